@@ -1,0 +1,61 @@
+"""What every verb prints through: a rich console on stdout, notes on stderr, JSON documents.
+
+Text of the user's (paths, host names, kernel names, error texts) goes in as `rich.text.Text` or through
+`plain`, never as markup.
+"""
+
+import os
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@cache
+def console() -> "Console":
+    """The console of stdout: as wide as the terminal, 80 columns in a pipe, plain under NO_COLOR, TERM=dumb
+    or a pipe, ASCII where the encoding has no box characters."""
+    return _console(sys.stdout)
+
+
+@cache
+def notes() -> "Console":
+    """The console of stderr, for progress and notes."""
+    return _console(sys.stderr)
+
+
+def _console(stream: Any) -> "Console":
+    from rich.console import Console
+
+    # A character that the encoding lacks must not cut a report in half.
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace" if _is_utf(stream) else "backslashreplace")
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else 80
+    return Console(file=stream, width=width, highlight=False, emoji=False, safe_box=True)
+
+
+def _is_utf(stream: Any) -> bool:
+    return "utf" in (getattr(stream, "encoding", None) or "").lower()
+
+
+def plain(text: object) -> str:
+    """`text` with rich's markup escaped, for places that take strings."""
+    from rich.markup import escape
+
+    # A trailing backslash would escape the tag that follows.
+    return escape(str(text))
+
+
+def note(text: object) -> None:
+    """One line on stderr."""
+    notes().print(str(text), markup=False, soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    """The one JSON document of a `--json` call on stdout; strict JSON (msgspec writes NaN as null)."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,97 @@
+"""The command `andrea-bench`: finds its verbs by file name, turns errors into one line and an exit code."""
+
+import importlib
+import os
+import pkgutil
+import signal
+import sys
+from typing import Any
+
+import click
+
+import andrea_bench.cli
+from andrea_bench.errors import AndreaError
+
+NOT_VERBS = {"main", "options", "console"}
+
+
+class Verbs(click.Group):
+    """Every other file of andrea_bench/cli is a verb; it is imported when it is asked for or listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(m.name for m in pkgutil.iter_modules(andrea_bench.cli.__path__) if m.name not in NOT_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"andrea_bench.cli.{cmd_name}")
+        command: click.Command = getattr(module, f"{cmd_name}_command", None) or getattr(module, cmd_name)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from andrea_bench.errors import unknown_name
+
+            raise unknown_name("verb", args[0], self.list_commands(ctx)) from None
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="andrea-bench")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def andrea_bench_command(ctx: click.Context, debug: bool) -> None:
+    """Measure, compile, predict and gate multi-head attention: which n_head x head_dim suits a GPU."""
+    ctx.obj = {"debug": debug}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code of the contract (see DESIGN.md section 4.1)."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # Texts from the machine (host names, paths) may hold bytes that are no UTF-8.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    debug = "--debug" in arguments or os.environ.get("ANDREA_BENCH_DEBUG") == "1"
+    arguments = [a for a in arguments if a != "--debug"]
+    try:
+        result = andrea_bench_command.main(arguments, prog_name="andrea-bench", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        # The reader (head, less) went away: not an error. The interpreter must not flush again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return 130
+    except click.ClickException as error:
+        _say(error.format_message())
+        return 2
+    except AndreaError as error:
+        if debug:
+            raise
+        _say(str(error))
+        return error.exit_code
+    except OSError as error:
+        if debug:
+            raise
+        _say(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        return 2
+    except Exception as error:
+        if debug:
+            raise
+        _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
+        return 2
+
+
+def _say(text: str) -> None:
+    line = " ".join(text.split())
+    print(f"andrea-bench: {line}", file=sys.stderr)
+
+
+def script() -> None:
+    """Entry point of the console script."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())
