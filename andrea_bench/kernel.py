@@ -26,7 +26,11 @@ ALL_DIRECTIONS = ("forward", "backward", "forward_backward", "decode")
 # The input tensors of each Op, in order, with their shapes; gradients come in the same order.
 OP_INPUTS: dict[str, tuple[str, ...]] = {
     "qkv_projection": ("x", "w_qkv"),  # (batch, seq_len, d_model), (d_model, (n_head + 2 n_kv_head) head_dim)
-    "attention": ("q", "k", "v"),  # (batch, n_head, seq_len, head_dim), twice (batch, n_kv_head, kv_len, head_dim)
+    "attention": (
+        "q",
+        "k",
+        "v",
+    ),  # (batch, n_head, seq_len, head_dim), twice (batch, n_kv_head, kv_len, head_dim)
     "output_projection": ("heads", "w_o"),  # (batch, n_head, seq_len, head_dim), (n_head head_dim, d_model)
     "layout": ("qkv",),  # (batch, seq_len, (n_head + 2 n_kv_head) head_dim), as a fused projection leaves it
     "layer": ("x", "w_qkv", "w_o"),
@@ -48,7 +52,9 @@ class Work:
     """
 
     run: Callable[[], Any]
-    canonical: Callable[[Any], tuple[Any, ...]] = lambda out: tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    canonical: Callable[[Any], tuple[Any, ...]] = lambda out: (
+        tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    )
     leaves: Sequence[Any] | None = None
     canonical_gradients: Callable[[Sequence[Any]], tuple[Any, ...]] = tuple
     backend: str | None = None
@@ -134,7 +140,9 @@ class Kernel:
 _REGISTRY: dict[tuple[str, str], Kernel] = {}
 
 
-def kernel(op: Op, name: str | None = None, **needs: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
+def kernel(
+    op: Op, name: str | None = None, **needs: Any
+) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Mark a function as a Kernel of `op`. `needs` are the fields of Kernel: devices, dtypes, directions,
     modules, part, check, workspace_bytes, compile_seconds, launches. Raises ValueError for a name taken twice."""
     if op not in OPS:

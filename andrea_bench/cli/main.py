@@ -19,7 +19,9 @@ class Verbs(click.Group):
     """Every other file of andrea_bench/cli is a verb; it is imported when it is asked for or listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(m.name for m in pkgutil.iter_modules(andrea_bench.cli.__path__) if m.name not in NOT_VERBS)
+        return sorted(
+            m.name for m in pkgutil.iter_modules(andrea_bench.cli.__path__) if m.name not in NOT_VERBS
+        )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -83,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         if debug:
             raise
         _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
-        return 2
+        return 4
 
 
 def _say(text: str) -> None:
