@@ -1,0 +1,1 @@
+"""Measuring: inputs, correctness, clocks, one Group in one process, and the session of processes."""

@@ -1,0 +1,244 @@
+"""Measuring one Group in this process: check every kernel, then time them interleaved, sample by sample."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import torch
+
+from andrea_bench.errors import Unsupported
+from andrea_bench.kernel import Kernel, find_kernel
+from andrea_bench.measure.call import Prepared
+from andrea_bench.measure.check import Expected, expect
+from andrea_bench.measure.clock import Clock
+from andrea_bench.measure.counters import Observation, Watch, throttled
+from andrea_bench.measure.inputs import make_inputs
+from andrea_bench.measure.profile import peak_memory_bytes, selected_backend
+from andrea_bench.problem import Problem
+from andrea_bench.protocol import Protocol
+from andrea_bench.record import Code, Record, Status, cell_id
+from andrea_bench.statistics import drift, relative_half_width
+
+CHECK_EVERY = 5  # rounds between two looks at the stop rule
+THROTTLE_RETRIES = 3
+THROTTLE_PAUSE_S = 2.0
+
+Heartbeat = Callable[[str, str], None]  # (kernel, stage)
+
+
+class Task(msgspec.Struct, kw_only=True):
+    """One Group for one process: which kernels, and where its samples stand in the sweep.
+
+    members: (op, kernel). block: index of the process. order_start: position of its first sample.
+    """
+
+    suite: str
+    problem: Problem
+    members: list[tuple[str, str]]
+    device: str
+    device_name: str
+    protocol: Protocol
+    block: int = 0
+    order_start: int = 0
+    git_commit: str | None = None
+    dirty: bool | None = None
+
+
+class _Cell:
+    """A kernel on its way from `prepare` to its samples."""
+
+    def __init__(self, kernel: Kernel, record: Record) -> None:
+        self.kernel = kernel
+        self.record = record
+        self.prepared: Prepared | None = None
+        self.call: Callable[[], Any] | None = None
+
+    def fail(self, status: Status, reason: str) -> None:
+        """Give the cell its status and let go of its tensors, so that later cells have the memory."""
+        self.record.status = status
+        self.record.reason = " ".join(reason.split())[:500] or status
+        self.prepared = self.call = None
+        self.record.samples_us, self.record.host_us = [], []
+        self.record.order, self.record.block, self.record.round = [], [], []
+        self.record.timing_mode = self.record.cache = None
+
+
+def measure_group(
+    task: Task, clock: Clock, *, watch: Watch | None = None, heartbeat: Heartbeat = lambda kernel, stage: None
+) -> list[Record]:
+    """Check and time all kernels of a Group; one Record for each, in the order of task.members.
+
+    What a kernel raises becomes its status; SystemExit and KeyboardInterrupt pass through.
+    """
+    cells = [_Cell(kernel, _empty_record(task, kernel)) for kernel in (find_kernel(*m) for m in task.members)]
+    inputs: dict[str, Mapping[str, Any]] = {}
+    references: dict[tuple[str, str | None], Expected] = {}
+    for cell in cells:
+        heartbeat(cell.kernel.name, "check")
+        _attempt(cell, lambda c: _make_ready(c, task, clock, inputs, references))
+    del inputs, references
+    ready = [cell for cell in cells if cell.call is not None]
+    if ready:
+        _time(ready, task, clock, watch, heartbeat)
+    return [cell.record for cell in cells]
+
+
+def _empty_record(task: Task, kernel: Kernel) -> Record:
+    return Record(
+        cell_id=cell_id(task.suite, kernel.op, kernel.name, task.problem),
+        suite=task.suite,
+        op=kernel.op,
+        kernel=kernel.name,
+        problem=task.problem,
+        device=task.device_name,
+        status="error",
+        flops=task.problem.flops(kernel.op, kernel.part),
+        min_bytes=task.problem.min_bytes(kernel.op, kernel.part),
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        code=Code(
+            git_commit=task.git_commit, dirty=task.dirty, kernel_source_hash=kernel.source_hash()
+        ),
+    )  # fmt: skip
+
+
+def _attempt(cell: _Cell, step: Callable[[_Cell], None]) -> bool:
+    """Run a step of one cell; whatever it raises becomes the cell's status."""
+    try:
+        step(cell)
+        return True
+    except Unsupported as error:
+        cell.fail("unsupported", str(error))
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        cell.fail("out_of_memory", f"{type(error).__name__}: {error}")
+    except TimeoutError as error:
+        cell.fail("timeout", f"{type(error).__name__}: {error}")
+    except Exception as error:
+        # torch's CPU allocator says so in the text of a plain RuntimeError.
+        out = "DefaultCPUAllocator" in str(error) or "not enough memory" in str(error)
+        cell.fail("out_of_memory" if out else "error", f"{type(error).__name__}: {error}")
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    return False
+
+
+def _make_ready(
+    cell: _Cell,
+    task: Task,
+    clock: Clock,
+    inputs: dict[str, Mapping[str, Any]],
+    references: dict[tuple[str, str | None], Expected],
+) -> None:
+    """Prepare a kernel, compare it with the reference, profile one call: all that comes before timing."""
+    kernel, problem, seed = cell.kernel, task.problem, task.protocol.seed
+    reason = kernel.unsupported(problem, task.device)
+    if reason:
+        raise Unsupported(reason)
+    if kernel.op not in inputs:
+        inputs[kernel.op] = make_inputs(kernel.op, problem, device=task.device, seed=seed)
+    reference = (kernel.op, kernel.part)
+    if reference not in references:
+        references[reference] = expect(*reference, problem, inputs[kernel.op], seed=seed)
+    started = time.perf_counter()
+    prepared = Prepared(kernel, problem, inputs[kernel.op], seed=seed)
+    outputs, gradients = prepared.outputs_and_gradients()
+    cell.record.compile_seconds = time.perf_counter() - started
+    error = references[reference].error(outputs, gradients)
+    cell.record.relative_error = error if error < float("inf") else None
+    cell.record.tolerance = references[reference].tolerance
+    cell.record.reference = references[reference].covers
+    if not error <= references[reference].tolerance:
+        shown = f"{error:.2e}" if error < float("inf") else "not finite, or of another shape"
+        cell.fail("wrong", f"relative error {shown}, tolerance {references[reference].tolerance:.2e}")
+        return
+    del outputs, gradients
+    cell.record.selected_backend = prepared.work.backend or selected_backend(prepared.call, task.device)
+    cell.record.peak_memory_bytes = peak_memory_bytes(prepared.call, task.device)
+    cell.prepared = prepared
+    cell.call = clock.prepare(prepared.call)
+
+
+def _time(
+    cells: list[_Cell], task: Task, clock: Clock, watch: Watch | None, heartbeat: Heartbeat
+) -> None:
+    """Take the samples; again, after a pause, where the machine was throttled meanwhile."""
+    for attempt in range(THROTTLE_RETRIES + 1):
+        if watch:
+            watch.before()
+        _sample(cells, task, clock, heartbeat)
+        observation = watch.after() if watch else None
+        why = throttled(observation) if observation else None
+        if why is None or attempt == THROTTLE_RETRIES:
+            break
+        time.sleep(THROTTLE_PAUSE_S * (attempt + 1))
+    for cell in cells:
+        if cell.call is not None:
+            _finish(cell, task, clock, observation, why)
+
+
+def _sample(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) -> None:
+    """Rounds of one sample a kernel, in an order shuffled anew, until the stop rule is met for all."""
+    protocol = task.protocol
+    order = random.Random(f"{protocol.seed} {task.block} {task.problem.label()}")
+    for cell in cells:
+        cell.record.samples_us, cell.record.host_us = [], []
+        cell.record.order, cell.record.round = [], []
+    position = task.order_start
+    started = clock.now()
+    for number in range(-protocol.warmup_rounds, protocol.max_samples):
+        running = [cell for cell in cells if cell.call is not None]
+        order.shuffle(running)
+        for cell in running:
+            heartbeat(cell.kernel.name, "time")
+
+            def one(cell: _Cell, number: int = number, position: int = position) -> None:
+                assert cell.call is not None
+                device_us, host_us = clock.sample(cell.call)
+                if number < 0:
+                    return
+                if not device_us > 0:
+                    raise ValueError(f"below the timer's resolution: it read {device_us} microseconds")
+                cell.record.samples_us.append(device_us)
+                cell.record.order.append(position)
+                cell.record.round.append(number)
+                if host_us is not None:
+                    cell.record.host_us.append(host_us)
+
+            if _attempt(cell, one) and number >= 0:
+                position += 1
+        if number < 0:
+            # The limit is on sampling; warm-up may hold a first slow call.
+            started = clock.now()
+        elif _settled(running, number + 1, clock.now() - started, protocol):
+            return
+
+
+def _settled(cells: list[_Cell], rounds: int, seconds: float, protocol: Protocol) -> bool:
+    """The stop rule. Fewer than min_samples are taken only when ten times the time limit has passed."""
+    if seconds > protocol.time_limit_s and rounds >= protocol.min_samples:
+        return True
+    if seconds > 10 * protocol.time_limit_s and rounds >= 3:
+        return True
+    if rounds < protocol.min_samples or rounds % CHECK_EVERY:
+        return False
+    return all(_converged(c.record, protocol) for c in cells if c.call is not None)
+
+
+def _converged(record: Record, protocol: Protocol) -> bool:
+    return relative_half_width(record.samples_us) <= protocol.target
+
+
+def _finish(
+    cell: _Cell, task: Task, clock: Clock, observation: Observation | None, throttle: str | None
+) -> None:
+    record = cell.record
+    record.status = "throttled" if throttle else "ok"
+    record.reason = throttle
+    record.timing_mode, record.cache = clock.timing_mode, task.protocol.cache
+    record.block = [task.block] * len(record.samples_us)
+    converged = _converged(record, task.protocol)
+    if observation is not None:
+        record.counters = observation.counters
+        record.validity = observation.validity(converged, drift(record.samples_us, record.order))
