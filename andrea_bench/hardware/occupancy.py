@@ -56,7 +56,8 @@ def occupancy(
         "shared_memory": _shared_memory_limit(architecture, shared_memory_bytes),
         "blocks": architecture.max_blocks_per_sm,
     }
-    if barriers_per_block:
+    # Earlier architectures have as few named barriers, but NVIDIA counts them from Hopper on only.
+    if barriers_per_block and float(architecture.compute_capability) >= 9:
         slots = architecture.max_blocks_per_sm * architecture.named_barriers_per_block_slot
         limits["barriers"] = slots // barriers_per_block
     if tensor_memory_columns:
