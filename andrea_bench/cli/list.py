@@ -118,9 +118,7 @@ _KINDS: dict[str, tuple[Callable[[], list[Row]], dict[str, Callable[[Row], Any]]
             "gpu": _field("name"),
             "cc": _field("compute_capability"),
             "SMs": _number("sm_count"),
-            "fp16": _number("fp16_fp32acc_dense_tflops"),
-            "tf32": _number("tf32_dense_tflops"),
-            "fp32": _number("fp32_nontensor_tflops"),
+            "TFLOP/s": _number("fp16_fp32acc_dense_tflops"),
             "GB/s": _number("memory_bandwidth_gb_per_s"),
             "GB": _number("memory_gb"),
             "L2 MiB": _number("l2_mib"),
@@ -140,8 +138,8 @@ _KINDS: dict[str, tuple[Callable[[], list[Row]], dict[str, Callable[[Row], Any]]
 }
 
 _CAPTIONS = {
-    "gpus": "fp16, tf32, fp32: dense peak TFLOP/s with float32 accumulation. ?: the sources don't agree, or it was only recalled "
-    "(--json says why, and gives every number's source)."
+    "gpus": "TFLOP/s: dense float16 peak with float32 accumulation. ?: the sources don't agree, or it was only "
+    "recalled (--json says why, and gives every number's source)."
 }
 
 
@@ -159,8 +157,8 @@ def _print_table(what: str, rows: list[dict[str, str]]) -> None:
     table = Table(caption=_CAPTIONS.get(what), caption_justify="left")
     for title in rows[0]:
         numeric = all(row[title][:1].isdigit() or row[title] == "-" for row in rows)
-        first = title == next(iter(rows[0]))
-        table.add_column(title, justify="right" if numeric else "left", overflow="fold", no_wrap=first)
+        whole = numeric or title == next(iter(rows[0]))
+        table.add_column(title, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(Text(text) for text in row.values()))
     console().print(table)
