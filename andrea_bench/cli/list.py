@@ -138,8 +138,8 @@ _KINDS: dict[str, tuple[Callable[[], list[Row]], dict[str, Callable[[Row], Any]]
 }
 
 _CAPTIONS = {
-    "gpus": "TFLOP/s: dense float16 peak with float32 accumulation. ?: the sources don't agree, or it was only "
-    "recalled (--json says why, and gives every number's source)."
+    "gpus": "TFLOP/s: dense float16 peak with float32 accumulation. ?: the sources don't agree, or it was "
+    "only recalled (--json says why, and gives every number's source)."
 }
 
 
