@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 ROOT = Path("/")
+CPU_FOLDER = "sys/devices/system/cpu"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")  # hwmon drivers that read a CPU
 Readings = dict[str, Any]
@@ -95,15 +96,15 @@ def between(before: Snapshot, after: Snapshot) -> Readings:
 def machine(root: Path = ROOT) -> Readings:
     """What the CPU is, and the settings that timings depend on."""
     cpus = affinity()
-    cpufreq = f"sys/devices/system/cpu/cpu{cpus[0]}/cpufreq"
+    cpufreq = f"{CPU_FOLDER}/cpu{cpus[0]}/cpufreq"
     read: Readings = {"logical_cpus": os.cpu_count(), "affinity": ranges(cpus)}
     calls: dict[str, Callable[[], Any]] = {
         "model": lambda: _cpuinfo(root, "model name"),
-        "cores": lambda: len({_text(p) for p in _glob(root, "sys/devices/system/cpu/cpu[0-9]*/topology/core_cpus_list")}),
-        "smt_active": lambda: _text(root / "sys/devices/system/cpu/smt/active") == "1",
+        "cores": lambda: len({_text(f) for f in _glob(root, f"{CPU_FOLDER}/cpu[0-9]*/topology/core_cpus_list")}),
+        "smt_active": lambda: _text(root / CPU_FOLDER / "smt/active") == "1",
         "virtual_machine": lambda: "hypervisor" in _cpuinfo(root, "flags").split(),
         "governor": lambda: _text(root / cpufreq / "scaling_governor"),
-        "clock_max_mhz": lambda: int(_text(root / cpufreq / "cpuinfo_max_freq")) / 1e3,
+        "max_clock_mhz": lambda: int(_text(root / cpufreq / "cpuinfo_max_freq")) / 1e3,
         "boost": lambda: _boost(root),
         "transparent_huge_pages": lambda: _chosen(_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         "memory_bytes": lambda: _memory_bytes(root),
@@ -142,27 +143,38 @@ def cpu_times(root: Path, cpus: list[int]) -> tuple[float, float, float]:
 
 def own_seconds(root: Path) -> float:
     """CPU seconds of this process, its ended children and its live descendants."""
-    waiting, ticks, seen = ["self"], 0, set()
-    while waiting:
-        pid = waiting.pop()
+    ticks = _process_ticks(root, "self")
+    for pid in descendants(root):
         try:
-            # The command's name stands in parentheses and may hold spaces and parentheses itself.
-            fields = _text(root / f"proc/{pid}/stat").rpartition(")")[2].split()
-            tasks = sorted((root / f"proc/{pid}/task").iterdir())
+            ticks += _process_ticks(root, str(pid))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # ended in between: its time is in its parent's from now on
+    return ticks / TICKS_PER_S
+
+
+def descendants(root: Path = ROOT) -> list[int]:
+    """The live children of this process, and theirs."""
+    waiting, found = ["self"], []
+    while waiting:
+        try:
+            tasks = sorted((root / f"proc/{waiting.pop()}/task").iterdir())
             children = [child for task in tasks for child in _text(task / "children").split()]
         except (FileNotFoundError, ProcessLookupError):
-            if pid == "self":
-                raise
-            continue  # ended in between: its time is now in its parent's
-        ticks += sum(int(field) for field in fields[11:15])  # utime stime cutime cstime
-        waiting += [child for child in children if child not in seen]
-        seen.update(children)
-    return ticks / TICKS_PER_S
+            continue  # ended in between; or a kernel that doesn't list children
+        waiting += children
+        found += [int(child) for child in children]
+    return found
+
+
+def _process_ticks(root: Path, pid: str) -> int:
+    # The command's name stands in parentheses and may hold spaces and parentheses itself.
+    fields = _text(root / f"proc/{pid}/stat").rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15])  # utime stime cutime cstime
 
 
 def throttle_events(root: Path) -> int:
     """How often cores or packages slowed down for heat since boot (Intel)."""
-    files = _glob(root, "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")
+    files = _glob(root, f"{CPU_FOLDER}/cpu[0-9]*/thermal_throttle/*_throttle_count")
     return sum(int(_text(file)) for file in files)
 
 
@@ -185,18 +197,16 @@ def quota_seconds(root: Path) -> float:
 
 def package_joules(root: Path) -> dict[str, tuple[float, float]]:
     """RAPL energy of each package in joules, and where its counter wraps."""
-    return {
-        folder.name: (
-            int(_text(folder / "energy_uj")) / 1e6,
-            int(_text(folder / "max_energy_range_uj")) / 1e6,
-        )
-        for folder in _glob(root, "sys/class/powercap/intel-rapl:[0-9]")
-    }
+    read = {}
+    for folder in _glob(root, "sys/class/powercap/intel-rapl:[0-9]"):
+        limit = int(_text(folder / "max_energy_range_uj")) / 1e6
+        read[folder.name] = (int(_text(folder / "energy_uj")) / 1e6, limit)
+    return read
 
 
 def clock_mhz(root: Path, cpus: list[int]) -> float:
     """The fastest clock of `cpus`: the one of the CPU that is at work."""
-    folder = root / "sys/devices/system/cpu"
+    folder = root / CPU_FOLDER
     return max(int(_text(folder / f"cpu{n}/cpufreq/scaling_cur_freq")) for n in cpus) / 1e3
 
 
@@ -211,7 +221,7 @@ def temperature_celsius(root: Path) -> float:
 
 def last_level_cache_bytes(root: Path = ROOT) -> int:
     """Size of the largest cache that CPU 0 sees."""
-    sizes = [_text(file) for file in _glob(root, "sys/devices/system/cpu/cpu0/cache/index*/size")]
+    sizes = [_text(file) for file in _glob(root, f"{CPU_FOLDER}/cpu0/cache/index*/size")]
     return max(int(size[:-1]) * {"K": 1024, "M": 1024**2}[size[-1]] for size in sizes)
 
 
@@ -289,10 +299,10 @@ def _memory_bytes(root: Path) -> int:
 
 
 def _boost(root: Path) -> bool:
-    no_turbo = root / "sys/devices/system/cpu/intel_pstate/no_turbo"
+    no_turbo = root / CPU_FOLDER / "intel_pstate/no_turbo"
     if no_turbo.is_file():
         return _text(no_turbo) == "0"
-    return _text(root / "sys/devices/system/cpu/cpufreq/boost") == "1"
+    return _text(root / CPU_FOLDER / "cpufreq/boost") == "1"
 
 
 def _chosen(text: str) -> str:

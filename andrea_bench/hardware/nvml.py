@@ -166,11 +166,11 @@ class Device:
             ),
             "cuda_cores": lambda: _positive(self._ask("nvmlDeviceGetNumGpuCores", card)),
             "memory_bus_width_bits": lambda: _positive(self._ask("nvmlDeviceGetMemoryBusWidth", card)),
-            "sm_clock_max_mhz": lambda: _positive(self._ask("nvmlDeviceGetMaxClockInfo", card, CLOCK_SM)),
-            "memory_clock_max_mhz": lambda: _positive(
+            "max_sm_clock_mhz": lambda: _positive(self._ask("nvmlDeviceGetMaxClockInfo", card, CLOCK_SM)),
+            "max_memory_clock_mhz": lambda: _positive(
                 self._ask("nvmlDeviceGetMaxClockInfo", card, CLOCK_MEMORY)),
             "power_limit_watts": lambda: _positive(self._ask("nvmlDeviceGetEnforcedPowerLimit", card)) / 1e3,
-            "power_limit_default_watts": lambda: _positive(
+            "default_power_limit_watts": lambda: _positive(
                 self._ask("nvmlDeviceGetPowerManagementDefaultLimit", card)) / 1e3,
             "ecc_enabled": lambda: bool(self._ask("nvmlDeviceGetEccMode", card)[0]),
             "mig_enabled": lambda: bool(self._ask("nvmlDeviceGetMigMode", card)[0]),
