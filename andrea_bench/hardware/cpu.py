@@ -97,10 +97,11 @@ def machine(root: Path = ROOT) -> Readings:
     """What the CPU is, and the settings that timings depend on."""
     cpus = affinity()
     cpufreq = f"{CPU_FOLDER}/cpu{cpus[0]}/cpufreq"
+    core_lists = f"{CPU_FOLDER}/cpu[0-9]*/topology/core_cpus_list"
     read: Readings = {"logical_cpus": os.cpu_count(), "affinity": ranges(cpus)}
     calls: dict[str, Callable[[], Any]] = {
         "model": lambda: _cpuinfo(root, "model name"),
-        "cores": lambda: len({_text(f) for f in _glob(root, f"{CPU_FOLDER}/cpu[0-9]*/topology/core_cpus_list")}),
+        "cores": lambda: len({_text(file) for file in _glob(root, core_lists)}),
         "smt_active": lambda: _text(root / CPU_FOLDER / "smt/active") == "1",
         "virtual_machine": lambda: "hypervisor" in _cpuinfo(root, "flags").split(),
         "governor": lambda: _text(root / cpufreq / "scaling_governor"),

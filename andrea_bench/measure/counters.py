@@ -6,6 +6,7 @@ the driver is asked before and after, and a thread samples clocks, power and tem
 
 import os
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -154,7 +155,7 @@ def summary(samples: list[Readings], identity: Readings) -> Readings:
     put("gpu_memory_utilisation_percent", "memory_utilisation_percent", fmean)
     put("gpu_memory_used_bytes", "memory_used_bytes", max)
     put("gpu_performance_states", "performance_state", lambda values: sorted(set(values)))
-    put("gpu_event_reasons", "event_reasons", lambda values: list(dict.fromkeys(sum(values, []))))
+    put("gpu_event_reasons", "event_reasons", lambda lists: list(dict.fromkeys(chain(*lists))))
     for name in ("uuid", "max_sm_clock_mhz", "power_limit_watts", "mig_slice"):
         read |= {f"gpu_{key}": identity[key] for key in (name, f"{name}_reason") if key in identity}
     return read

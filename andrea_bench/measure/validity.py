@@ -49,8 +49,8 @@ Mark = tuple[Severity, str]
 
 
 def judge(device: str, counters: Mapping[str, Any], converged: bool, drift: float | None) -> Validity:
-    """The verdict on samples taken under `counters`. converged: every interval reached its target. drift:
-    relative change of the timings from the Group's first to its last part, 0.03 is 3 %; None where unknown."""
+    """The verdict on samples taken under `counters`. converged: every interval reached its target.
+    drift: relative change of the timings from the Group's first to its last part (0.03 is 3 %), or None."""
     found = list(marks(device, counters))
     if not converged:
         found.append(("suspect", "the interval of the median did not reach its target"))
