@@ -50,6 +50,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     alu_per_clk_per_sm: int
     shared_memory_bytes_per_clk_per_sm: int
     load_store_lanes_per_clk_per_sm: int
+    l2_bytes_per_clk_per_sm: float
     unsure: dict[str, str]
     sources: dict[str, tuple[str, ...]]
 
