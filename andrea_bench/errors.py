@@ -27,8 +27,6 @@ class Unsupported(Exception):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInput:
     """The error for a name that is not known, with the closest known ones (or all, where none is close)."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.5) or get_close_matches(
-        name.lower(), names, n=3, cutoff=0.4
-    )
+    close = get_close_matches(name, names, n=3, cutoff=0.5) or get_close_matches(name.lower(), names, n=3, cutoff=0.4)
     hint = f"closest: {', '.join(close)}" if close else f"known: {', '.join(names)}"
     return BadInput(f"unknown {kind} {name!r}; {hint}")

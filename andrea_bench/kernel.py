@@ -52,9 +52,7 @@ class Work:
     """
 
     run: Callable[[], Any]
-    canonical: Callable[[Any], tuple[Any, ...]] = lambda out: (
-        tuple(out) if isinstance(out, (tuple, list)) else (out,)
-    )
+    canonical: Callable[[Any], tuple[Any, ...]] = lambda out: tuple(out) if isinstance(out, (tuple, list)) else (out,)
     leaves: Sequence[Any] | None = None
     canonical_gradients: Callable[[Sequence[Any]], tuple[Any, ...]] = tuple
     backend: str | None = None
@@ -140,9 +138,7 @@ class Kernel:
 _REGISTRY: dict[tuple[str, str], Kernel] = {}
 
 
-def kernel(
-    op: Op, name: str | None = None, **needs: Any
-) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
+def kernel(op: Op, name: str | None = None, **needs: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Mark a function as a Kernel of `op`. `needs` are the fields of Kernel: devices, dtypes, directions,
     modules, part, check, workspace_bytes, compile_seconds, launches. Raises ValueError for a name taken twice."""
     if op not in OPS:

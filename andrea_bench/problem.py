@@ -206,9 +206,7 @@ def _quotient(d_model: int, field: str, value: int) -> int:
 def _check_names(problem: Problem) -> None:
     if problem.dtype not in DTYPES:
         if str(problem.dtype).startswith(("fp8", "float8")):
-            raise BadInput(
-                f"dtype {problem.dtype!r}: fp8 is not measured by this project; known: {_list(DTYPES)}"
-            )
+            raise BadInput(f"dtype {problem.dtype!r}: fp8 is not measured by this project; known: {_list(DTYPES)}")
         raise unknown_name("dtype", str(problem.dtype), DTYPES)
     if problem.direction not in DIRECTIONS:
         raise unknown_name("direction", str(problem.direction), DIRECTIONS)

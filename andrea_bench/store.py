@@ -164,9 +164,7 @@ class RunWriter:
         writer = cls(folder, head)
         if (folder / HEAD).exists() or (folder / RECORDS).exists():
             writer.close()
-            raise BadInput(
-                f"{folder}: already holds a Run; continue it with --resume {folder}, or name another"
-            )
+            raise BadInput(f"{folder}: already holds a Run; continue it with --resume {folder}, or name another")
         try:
             writer.save_head()
         except BadInput:
@@ -200,9 +198,7 @@ class RunWriter:
                 os.fsync(handle)
             except OSError as error:
                 os.ftruncate(handle, before)
-                raise BadInput(
-                    f"{file}: can't be written: {error.strerror}; the records before are kept"
-                ) from error
+                raise BadInput(f"{file}: can't be written: {error.strerror}; the records before are kept") from error
         finally:
             os.close(handle)
 

@@ -19,9 +19,7 @@ class Verbs(click.Group):
     """Every other file of andrea_bench/cli is a verb; it is imported when it is asked for or listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(
-            m.name for m in pkgutil.iter_modules(andrea_bench.cli.__path__) if m.name not in NOT_VERBS
-        )
+        return sorted(m.name for m in pkgutil.iter_modules(andrea_bench.cli.__path__) if m.name not in NOT_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

@@ -39,9 +39,7 @@ class Prepared:
         # The Op's output gradients, in the shapes in which this kernel returns its outputs: what turns its
         # outputs into the Op's is linear, and is not part of the kernel.
         canonical = self.work.canonical(result)
-        upstream = torch.autograd.grad(
-            canonical, flat, output_gradients(canonical, seed=seed), retain_graph=True
-        )
+        upstream = torch.autograd.grad(canonical, flat, output_gradients(canonical, seed=seed), retain_graph=True)
         if direction == "backward":
             return lambda: torch.autograd.grad(flat, leaves, upstream, retain_graph=True)
         return lambda: torch.autograd.grad(_flat(run()), leaves, upstream)

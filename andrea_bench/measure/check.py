@@ -54,9 +54,7 @@ class Expected:
         return max(reference.relative_error(mine, theirs) for mine, theirs in pairs)
 
 
-def expect(
-    op: str, part: str | None, problem: Problem, inputs: Mapping[str, Tensor], *, seed: int
-) -> Expected:
+def expect(op: str, part: str | None, problem: Problem, inputs: Mapping[str, Tensor], *, seed: int) -> Expected:
     """Compute the reference of `op` and its tolerance.
 
     Whole up to 2**24 scores. Above, outputs are compared at a seeded sample of query rows (first, last and
@@ -126,9 +124,7 @@ def _head_gradients(
     for sequence, head in heads:
         queries = slice(head * group, (head + 1) * group)
         q_h = tensors["q"][sequence : sequence + 1, queries].detach()
-        k_h, v_h = (
-            tensors[name][sequence : sequence + 1, head : head + 1].detach().requires_grad_() for name in "kv"
-        )
+        k_h, v_h = (tensors[name][sequence : sequence + 1, head : head + 1].detach().requires_grad_() for name in "kv")
         dq, dk, dv = torch.zeros_like(q_h), torch.zeros_like(k_h), torch.zeros_like(v_h)
         for rows in torch.arange(problem.seq_len, device=q_h.device).split(512):
             leaf = q_h.clone().requires_grad_()

@@ -3,10 +3,8 @@
 import random
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import torch
 
 from andrea_bench.errors import Unsupported
@@ -17,40 +15,23 @@ from andrea_bench.measure.clock import Clock
 from andrea_bench.measure.counters import Observation, Watch, throttled
 from andrea_bench.measure.inputs import make_inputs
 from andrea_bench.measure.profile import peak_memory_bytes, selected_backend
-from andrea_bench.problem import Problem
+from andrea_bench.measure.task import Task, empty_record
 from andrea_bench.protocol import Protocol
-from andrea_bench.record import Code, Record, Status, cell_id
+from andrea_bench.record import Record, Status
 from andrea_bench.statistics import drift, relative_half_width
 
 CHECK_EVERY = 5  # rounds between two looks at the stop rule
 THROTTLE_RETRIES = 3
 THROTTLE_PAUSE_S = 2.0
 
-Heartbeat = Callable[[str, str], None]  # (kernel, stage)
-
-
-class Task(msgspec.Struct, kw_only=True):
-    """One Group for one process: which kernels, and where its samples stand in the sweep.
-
-    members: (op, kernel). block: index of the process. order_start: position of its first sample.
-    """
-
-    suite: str
-    problem: Problem
-    members: list[tuple[str, str]]
-    device: str
-    device_name: str
-    protocol: Protocol
-    block: int = 0
-    order_start: int = 0
-    git_commit: str | None = None
-    dirty: bool | None = None
+Heartbeat = Callable[[int, str], None]  # (index in the Task's members, stage)
 
 
 class _Cell:
     """A kernel on its way from `prepare` to its samples."""
 
-    def __init__(self, kernel: Kernel, record: Record) -> None:
+    def __init__(self, index: int, kernel: Kernel, record: Record) -> None:
+        self.index = index
         self.kernel = kernel
         self.record = record
         self.prepared: Prepared | None = None
@@ -67,41 +48,27 @@ class _Cell:
 
 
 def measure_group(
-    task: Task, clock: Clock, *, watch: Watch | None = None, heartbeat: Heartbeat = lambda kernel, stage: None
+    task: Task, clock: Clock, *, watch: Watch | None = None, heartbeat: Heartbeat = lambda member, stage: None
 ) -> list[Record]:
     """Check and time all kernels of a Group; one Record for each, in the order of task.members.
 
     What a kernel raises becomes its status; SystemExit and KeyboardInterrupt pass through.
     """
-    cells = [_Cell(kernel, _empty_record(task, kernel)) for kernel in (find_kernel(*m) for m in task.members)]
-    inputs: dict[str, Mapping[str, Any]] = {}
-    references: dict[tuple[str, str | None], Expected] = {}
-    for cell in cells:
-        heartbeat(cell.kernel.name, "check")
-        _attempt(cell, lambda c: _make_ready(c, task, clock, inputs, references))
-    del inputs, references
+    cells = [_Cell(i, find_kernel(*m), empty_record(task, *m)) for i, m in enumerate(task.members)]
+    _check(cells, task, clock, heartbeat)
     ready = [cell for cell in cells if cell.call is not None]
     if ready:
         _time(ready, task, clock, watch, heartbeat)
     return [cell.record for cell in cells]
 
 
-def _empty_record(task: Task, kernel: Kernel) -> Record:
-    return Record(
-        cell_id=cell_id(task.suite, kernel.op, kernel.name, task.problem),
-        suite=task.suite,
-        op=kernel.op,
-        kernel=kernel.name,
-        problem=task.problem,
-        device=task.device_name,
-        status="error",
-        flops=task.problem.flops(kernel.op, kernel.part),
-        min_bytes=task.problem.min_bytes(kernel.op, kernel.part),
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        code=Code(
-            git_commit=task.git_commit, dirty=task.dirty, kernel_source_hash=kernel.source_hash()
-        ),
-    )  # fmt: skip
+def _check(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) -> None:
+    """Make every cell ready that can be. Inputs and references are let go of afterwards."""
+    inputs: dict[str, Mapping[str, Any]] = {}
+    references: dict[tuple[str, str | None], Expected] = {}
+    for cell in cells:
+        heartbeat(cell.index, "check")
+        _attempt(cell, lambda c: _make_ready(c, task, clock, inputs, references))
 
 
 def _attempt(cell: _Cell, step: Callable[[_Cell], None]) -> bool:
@@ -160,9 +127,7 @@ def _make_ready(
     cell.call = clock.prepare(prepared.call)
 
 
-def _time(
-    cells: list[_Cell], task: Task, clock: Clock, watch: Watch | None, heartbeat: Heartbeat
-) -> None:
+def _time(cells: list[_Cell], task: Task, clock: Clock, watch: Watch | None, heartbeat: Heartbeat) -> None:
     """Take the samples; again, after a pause, where the machine was throttled meanwhile."""
     for attempt in range(THROTTLE_RETRIES + 1):
         if watch:
@@ -191,7 +156,7 @@ def _sample(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) 
         running = [cell for cell in cells if cell.call is not None]
         order.shuffle(running)
         for cell in running:
-            heartbeat(cell.kernel.name, "time")
+            heartbeat(cell.index, "time")
 
             def one(cell: _Cell, number: int = number, position: int = position) -> None:
                 assert cell.call is not None
@@ -230,9 +195,7 @@ def _converged(record: Record, protocol: Protocol) -> bool:
     return relative_half_width(record.samples_us) <= protocol.target
 
 
-def _finish(
-    cell: _Cell, task: Task, clock: Clock, observation: Observation | None, throttle: str | None
-) -> None:
+def _finish(cell: _Cell, task: Task, clock: Clock, observation: Observation | None, throttle: str | None) -> None:
     record = cell.record
     record.status = "throttled" if throttle else "ok"
     record.reason = throttle

@@ -28,9 +28,7 @@ def peak_memory_bytes(call: Callable[[], Any], device: str) -> int | None:
         call()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
     held = peak = 0
     kineto = profile.profiler.kineto_results if profile.profiler else None

@@ -58,9 +58,7 @@ def qkv_projection(
     return split_heads(packed, n_head=n_head, n_kv_head=n_kv_head, head_dim=head_dim)
 
 
-def split_heads(
-    packed: Tensor, *, n_head: int, n_kv_head: int, head_dim: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def split_heads(packed: Tensor, *, n_head: int, n_kv_head: int, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """(batch, seq_len, (n_head + 2 n_kv_head) head_dim) as q, k, v views (batch, heads, seq_len, head_dim)."""
     heads = packed.unflatten(-1, (n_head + 2 * n_kv_head, head_dim)).transpose(1, 2)
     q, k, v = heads.split((n_head, n_kv_head, n_kv_head), dim=1)
@@ -73,9 +71,7 @@ def output_projection(heads: Tensor, w_o: Tensor) -> Tensor:
     return heads.double().transpose(1, 2).flatten(2) @ w_o.double()
 
 
-def layer(
-    x: Tensor, w_qkv: Tensor, w_o: Tensor, *, n_head: int, n_kv_head: int, head_dim: int, causal: bool
-) -> Tensor:
+def layer(x: Tensor, w_qkv: Tensor, w_o: Tensor, *, n_head: int, n_kv_head: int, head_dim: int, causal: bool) -> Tensor:
     """The five steps: project, attend, concatenate, project; (batch, seq_len, d_model), in float64."""
     q, k, v = qkv_projection(x, w_qkv, n_head=n_head, n_kv_head=n_kv_head, head_dim=head_dim)
     return output_projection(attention(q, k, v, causal=causal), w_o)

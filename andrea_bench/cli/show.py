@@ -1,0 +1,34 @@
+"""`show`: the tables and answers of a stored Run."""
+
+from pathlib import Path
+
+import click
+
+from andrea_bench.cli.options import json_option
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option
+def show_command(run: Path, as_json: bool) -> None:
+    """Show a stored Run again: tables, reasons, answers."""
+    from andrea_bench.cli.console import console, note, print_json
+    from andrea_bench.report.answers import answers
+    from andrea_bench.report.rows import group_rows
+    from andrea_bench.store import read_run
+
+    stored = read_run(run)
+    groups = group_rows(stored.records)
+    said = answers(groups)
+    if not stored.head.complete:
+        note(f"this Run is not complete; continue it with: sweep --resume {stored.folder}")
+    if as_json:
+        print_json({"run": str(stored.folder), "head": stored.head, "records": stored.records, "answers": said})
+        return
+    from andrea_bench.report.terminal import count_line, print_answers, print_groups
+
+    out = console()
+    print_groups(out, groups)
+    print_answers(out, said)
+    out.print()
+    out.print(f"{count_line(groups)}, measured from {stored.head.started_at}", markup=False)

@@ -1,0 +1,48 @@
+"""Task: one Group for one measuring process. Free of torch, so that the parent can make and read it."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from andrea_bench.kernel import find_kernel
+from andrea_bench.problem import Problem
+from andrea_bench.protocol import Protocol
+from andrea_bench.record import Code, Record, cell_id
+
+
+class Task(msgspec.Struct, kw_only=True):
+    """One Group for one process: which kernels, and where its samples stand in the sweep.
+
+    members: (op, kernel). block: index of the process. order_start: position of its first sample.
+    """
+
+    suite: str
+    problem: Problem
+    members: list[tuple[str, str]]
+    device: str
+    device_name: str
+    protocol: Protocol
+    block: int = 0
+    order_start: int = 0
+    git_commit: str | None = None
+    dirty: bool | None = None
+
+
+def empty_record(task: Task, op: str, name: str) -> Record:
+    """The Record of a kernel of the Task to which nothing has happened yet."""
+    kernel = find_kernel(op, name)
+    return Record(
+        cell_id=cell_id(task.suite, kernel.op, kernel.name, task.problem),
+        suite=task.suite,
+        op=kernel.op,
+        kernel=kernel.name,
+        problem=task.problem,
+        device=task.device_name,
+        status="error",
+        flops=task.problem.flops(kernel.op, kernel.part),
+        min_bytes=task.problem.min_bytes(kernel.op, kernel.part),
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        code=Code(
+            git_commit=task.git_commit, dirty=task.dirty, kernel_source_hash=kernel.source_hash()
+        ),
+    )  # fmt: skip

@@ -1,0 +1,217 @@
+"""Plain one-line answers to the suites' questions, each from paired samples of one Group, with its interval."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from andrea_bench.errors import BadInput
+from andrea_bench.problem import Problem
+from andrea_bench.report.rows import GroupRows, Row, ratio
+from andrea_bench.report.words import duration, interval
+from andrea_bench.statistics import Ratio
+from andrea_bench.suite import find_suite
+
+
+class Sentence(msgspec.Struct, kw_only=True):
+    """An answer: the text that people read, and the numbers it was made of."""
+
+    text: str
+    suite: str
+    kernel: str | None = None
+    against: str | None = None
+    problem: Problem | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cell_ids: list[str] = []
+
+
+def answers(groups: list[GroupRows]) -> list[Sentence]:
+    """All answers that the Groups give, in the order of the suites' own."""
+    said = [sentence for group in groups for sentence in _of_group(group)]
+    return said + list(_alignment(groups)) + list(_layer(groups)) + list(_copy_crossover(groups))
+
+
+def where(problem: Problem, device: str) -> str:
+    """What every answer begins with: `on this CPU, float32, batch 1, seq_len 1024`."""
+    base = device.partition(":")[0]
+    machine = "this CPU" if base == "cpu" else f"this GPU ({device})" if base == "cuda" else device
+    keys = "" if problem.kv_len == problem.seq_len else f", kv_len {problem.kv_len}"
+    way = "" if problem.direction == "forward" else f", {problem.direction}"
+    return f"on {machine}, {problem.dtype}, batch {problem.batch}, seq_len {problem.seq_len}{keys}{way}"
+
+
+def _of_group(group: GroupRows) -> Iterator[Sentence]:
+    try:
+        suite = find_suite(group.suite)
+    except BadInput:
+        return
+    fields = msgspec.structs.asdict(group.problem)
+    for answer in suite.answers:
+        row, against = group.row(answer.kernel), group.row(answer.against)
+        if row is None or against is None:
+            continue
+        paired = ratio(row, against)
+        if paired is None:
+            continue
+        text = answer.text.format(ratio=interval(paired), percent=f"{100 * paired.ratio:.0f} %", **fields)
+        yield _sentence(f"{where(group.problem, group.device)}: {text}", row, against, paired)
+
+
+def _sentence(text: str, row: Row, against: Row, paired: Ratio) -> Sentence:
+    return Sentence(
+        text=text,
+        suite=row.record.suite,
+        kernel=row.record.kernel,
+        against=against.record.kernel,
+        problem=row.record.problem,
+        ratio=paired.ratio,
+        low=paired.low,
+        high=paired.high,
+        cell_ids=[row.record.cell_id, against.record.cell_id],
+    )
+
+
+# ---- alignment: time per useful FLOP of a size and its neighbours ------------------------------------
+@dataclass
+class Misalignment:
+    """What a width costs per useful FLOP beside another, in one kernel: time ratio over FLOP ratio.
+
+    The bounds come from the two medians' intervals, unpaired: the two are different Groups."""
+
+    kernel: str
+    base: Row
+    row: Row
+    base_width: int
+    width: int
+    cost: float
+    low: float
+    high: float
+
+
+def misalignments(groups: Iterable[GroupRows]) -> list[Misalignment]:
+    """For each kernel of the suite `alignment`, each width beside the best aligned one among its neighbours
+    (the multiple of the greatest power of two)."""
+    found = []
+    for rows in _neighbourhoods(groups):
+        base_width = max(rows, key=lambda width: (width & -width, width))
+        base = rows[base_width]
+        for width in sorted(rows):
+            if width != base_width:
+                found.append(_misalignment(base, rows[width], base_width, width))
+    return found
+
+
+def _neighbourhoods(groups: Iterable[GroupRows]) -> Iterator[dict[int, Row]]:
+    """Rows of one kernel whose Problems differ in head_dim alone (d_model aside), by head_dim."""
+    kernels: dict[tuple[object, ...], dict[int, Row]] = defaultdict(dict)
+    for group in groups:
+        if group.suite != "alignment":
+            continue
+        p = group.problem
+        same = (p.batch, p.seq_len, p.kv_len, p.n_head, p.n_kv_head, p.dtype, p.causal, p.direction)
+        for row in group.rows:
+            if row.median_us is not None and row.record.flops:
+                kernels[(row.record.op, row.record.kernel, group.device, *same)][p.head_dim] = row
+    return (rows for rows in kernels.values() if len(rows) > 1)
+
+
+def _misalignment(base: Row, row: Row, base_width: int, width: int) -> Misalignment:
+    assert row.median_us and row.low_us and row.high_us
+    assert base.median_us and base.low_us and base.high_us
+    work = row.record.flops / base.record.flops
+    return Misalignment(
+        kernel=row.record.kernel,
+        base=base,
+        row=row,
+        base_width=base_width,
+        width=width,
+        cost=row.median_us / base.median_us / work,
+        low=row.low_us / base.high_us / work,
+        high=row.high_us / base.low_us / work,
+    )
+
+
+def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
+    for one in misalignments(groups):
+        if one.low <= 1.05 and one.high >= 0.95:
+            continue
+        record = one.row.record
+        name = "head_dim" if record.op == "attention" else "a width of"
+        change = f"{100 * abs(one.cost - 1):.0f} % {'more' if one.cost > 1 else 'less'}"
+        yield Sentence(
+            text=f"{where(record.problem, record.device)}, {record.kernel}: {name} {one.width} takes {change} time "
+            f"per useful FLOP than {one.base_width} ({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)",
+            suite=record.suite,
+            kernel=record.kernel,
+            against=record.kernel,
+            problem=record.problem,
+            ratio=one.cost,
+            low=one.low,
+            high=one.high,
+            cell_ids=[record.cell_id, one.base.record.cell_id],
+        )
+
+
+# ---- layer: the whole beside the sum of its stages ---------------------------------------------------
+def _layer(groups: list[GroupRows]) -> Iterator[Sentence]:
+    for group in groups:
+        whole = group.row("five_steps")
+        stages = [r for r in group.rows if r.record.op != "layer" and r.median_us is not None]
+        if group.suite != "layer" or whole is None or whole.median_us is None or not stages:
+            continue
+        total = sum(r.median_us or 0.0 for r in stages)
+        over = whole.median_us / total - 1
+        p = group.problem
+        tokens = p.batch * p.seq_len / (whole.median_us * p.n_layer) * 1e6
+        yield Sentence(
+            text=f"{where(p, group.device)}: the measured layer takes {duration(whole.median_us)}, "
+            f"{100 * abs(over):.1f} % {'more' if over >= 0 else 'less'} than the sum of its stages "
+            f"({duration(total)}); {p.n_layer} such layers pass {tokens:.0f} tokens per second",
+            suite="layer",
+            kernel="five_steps",
+            problem=p,
+            ratio=whole.median_us / total,
+            cell_ids=[r.record.cell_id for r in [whole, *stages]],
+        )
+
+
+# ---- layout: from which seq_len a contiguous copy pays -----------------------------------------------
+COPY_PAIRS = (
+    ("attention_copy_then_contiguous", "attention_strided"),
+    ("qk_copy_then_contiguous", "qk_strided"),
+)
+
+
+def _copy_crossover(groups: list[GroupRows]) -> Iterator[Sentence]:
+    for copying, strided in COPY_PAIRS:
+        series: dict[tuple[str, Problem], list[tuple[int, Ratio, Row, Row]]] = defaultdict(list)
+        for group in groups:
+            row, against = group.row(copying), group.row(strided)
+            paired = ratio(row, against) if row and against else None
+            if group.suite == "layout" and row and against and paired:
+                rest = group.problem.replace(seq_len=1, kv_len=1)
+                series[group.device, rest].append((group.problem.seq_len, paired, row, against))
+        for points in series.values():
+            yield _crossover(sorted(points, key=lambda point: point[0]))
+
+
+def _crossover(points: list[tuple[int, Ratio, Row, Row]]) -> Sentence:
+    """From which seq_len on, up to the largest tried, copying the heads first is the faster way."""
+    paying = len(points)
+    while paying > 0 and points[paying - 1][1].high < 1:
+        paying -= 1
+    tried = ", ".join(str(seq_len) for seq_len, *_ in points)
+    what = "Q K^T" if points[0][2].record.kernel.startswith("qk") else "attention"
+    seq_len, paired, row, against = points[min(paying, len(points) - 1)]
+    if paying < len(points):
+        text = f"for {what}, copying the heads contiguous first pays from seq_len {seq_len} on"
+    else:
+        text = f"for {what}, copying the heads contiguous first does not pay at the largest seq_len"
+    text += f" (tried: {tried}); at {seq_len} it takes {interval(paired)} of the strided time"
+    sentence = _sentence("", row, against, paired)
+    problem = row.record.problem
+    sentence.text = f"on {row.record.device}, {problem.dtype}, batch {problem.batch}: {text}"
+    return sentence

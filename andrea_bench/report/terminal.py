@@ -1,0 +1,116 @@
+"""A Run on the terminal: one table a Group, what could not run, and the answers. Fits 80 columns."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from andrea_bench.report.answers import Sentence, misalignments
+from andrea_bench.report.rows import GroupRows, Row
+from andrea_bench.report.words import ABSENT, duration, interval, rate
+from andrea_bench.suite import find_suite
+
+STATUS_STYLE = {"ok": "", "throttled": "yellow", "wrong": "bold red", "error": "red", "timeout": "red"}
+
+
+def print_groups(console: Console, groups: Iterable[GroupRows]) -> None:
+    """The tables of all Groups, by suite, and below each suite what its kernels could not do and why."""
+    last_suite = ""
+    for group in groups:
+        if group.suite != last_suite:
+            console.print()
+            console.print(_suite_title(group.suite))
+            last_suite = group.suite
+        console.print(_table(group))
+        _print_reasons(console, group)
+    _print_alignment(console, list(groups))
+
+
+def _suite_title(name: str) -> Text:
+    from andrea_bench.errors import BadInput
+
+    try:
+        return Text.assemble((name, "bold"), f"  {find_suite(name).question}")
+    except BadInput:
+        return Text(name, "bold")
+
+
+def _table(group: GroupRows) -> Table:
+    table = Table(title=Text(f"{group.problem.label()} on {group.device}"), title_justify="left", box=None)
+    table.add_column("kernel", overflow="fold", min_width=16)
+    for head in ("time", "+-", "to baseline", "rate"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in group.rows:
+        if row.median_us is not None:
+            table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: Row) -> list[Text]:
+    spread = f"{100 * row.half_width:.1f} %" if row.half_width is not None else ABSENT
+    mark = "" if row.record.validity.verdict == "valid" else " !"
+    name = Text(row.record.kernel + mark, style=STATUS_STYLE.get(row.record.status, ""))
+    ratio = interval(row.to_baseline) if row.to_baseline else "1" if _is_baseline(row) else ABSENT
+    figures = (duration(row.median_us), spread, ratio, rate(row.tflops))
+    return [name, *(Text(figure) for figure in figures)]
+
+
+def _is_baseline(row: Row) -> bool:
+    from andrea_bench.errors import BadInput
+
+    try:
+        return find_suite(row.record.suite).baseline == row.record.kernel
+    except BadInput:
+        return False
+
+
+def _print_reasons(console: Console, group: GroupRows) -> None:
+    """One line a reason: which kernels have no time, and which times are to be doubted."""
+    reasons: dict[str, list[str]] = {}
+    for row in group.rows:
+        record = row.record
+        if row.median_us is None:
+            reasons.setdefault(f"{record.status}: {record.reason}", []).append(record.kernel)
+        elif record.validity.reasons:
+            text = f"! {record.validity.verdict}: {'; '.join(record.validity.reasons)}"
+            reasons.setdefault(text, []).append(record.kernel)
+    for reason, kernels in reasons.items():
+        console.print(Text(f"  {', '.join(kernels)}: {reason}", style="dim"))
+
+
+def _print_alignment(console: Console, groups: list[GroupRows]) -> None:
+    found = misalignments(groups)
+    if not found:
+        return
+    console.print()
+    table = Table(
+        title=Text("Cost of a width per useful FLOP, beside the best aligned neighbour"),
+        title_justify="left",
+        box=None,
+    )
+    table.add_column("kernel", overflow="fold")
+    for head in ("width", "beside", "cost per useful FLOP", "low to high"):
+        table.add_column(head, justify="right")
+    for one in found:
+        cost = f"{100 * (one.cost - 1):+.1f} %"
+        span = f"{100 * (one.low - 1):+.1f} to {100 * (one.high - 1):+.1f} %"
+        table.add_row(*(Text(t) for t in (one.kernel, str(one.width), str(one.base_width), cost, span)))
+    console.print(table)
+
+
+def print_answers(console: Console, sentences: Iterable[Sentence]) -> None:
+    """The answers, one a paragraph."""
+    for number, sentence in enumerate(sentences):
+        if number == 0:
+            console.print()
+            console.print(Text("Answers (measured)", "bold"))
+        console.print(Text(f"- {sentence.text}."))
+
+
+def count_line(groups: Iterable[GroupRows]) -> str:
+    """How many cells ended in which status, as in `58 cells: 45 ok, 13 unsupported`."""
+    counts = Counter(row.record.status for group in groups for row in group.rows)
+    parts = ", ".join(f"{n} {status}" for status, n in counts.most_common())
+    return f"{counts.total()} cells: {parts}" if counts else "no cells"

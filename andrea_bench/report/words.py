@@ -1,0 +1,41 @@
+"""Figures as people read them: a time with its unit, a ratio with its interval, a rate."""
+
+from andrea_bench.statistics import Ratio
+
+ABSENT = "-"
+
+
+def duration(us: float | None) -> str:
+    """Microseconds with three significant digits and the unit that fits."""
+    if us is None:
+        return ABSENT
+    for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
+        if us < limit:
+            return f"{significant(us / divisor)} {unit}"
+    return ABSENT
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` to so many significant digits, without an exponent where it has up to six places."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
+
+
+def percent(share: float | None) -> str:
+    return ABSENT if share is None else f"{100 * share:.1f} %"
+
+
+def interval(ratio: Ratio | None) -> str:
+    """A ratio as in `0.62 (0.60 to 0.64)`."""
+    if ratio is None:
+        return ABSENT
+    return f"{ratio.ratio:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def rate(tflops: float | None) -> str:
+    """TFLOP/s, or GFLOP/s below a tenth of one."""
+    if tflops is None:
+        return ABSENT
+    return f"{significant(tflops)} TFLOP/s" if tflops >= 0.1 else f"{significant(tflops * 1e3)} GFLOP/s"
