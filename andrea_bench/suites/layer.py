@@ -1,0 +1,38 @@
+"""Suite layer: the five steps, each stage and the measured whole."""
+
+from andrea_bench.suite import Answer, Suite
+
+# One kernel for each stage of the whole `five_steps`, in its order.
+STAGES = (
+    ("qkv_projection", "fused_qkv"),
+    ("layout", "split_heads"),
+    ("attention", "sdpa"),
+    ("output_projection", "concat_matmul"),
+)
+
+SUITE = Suite(
+    name="layer",
+    question="Where does the time of one attention layer go, and what does the whole cost beyond its stages?",
+    members=(
+        ("qkv_projection", "fused_qkv"),
+        ("layout", "split_heads"),
+        ("attention", "sdpa"),
+        ("output_projection", "concat_matmul"),
+        ("layer", "five_steps"),
+        ("layer", "five_steps_strided"),
+        ("layer", "five_steps_per_head"),
+    ),
+    baseline="five_steps",
+    answers=(
+        Answer(
+            kernel="five_steps",
+            against="five_steps_per_head",
+            text="a layer of fused projections takes {ratio} of the time of one with a matmul per head",
+        ),
+        Answer(
+            kernel="five_steps_strided",
+            against="five_steps",
+            text="without copying the heads the layer takes {ratio} of the time",
+        ),
+    ),
+)

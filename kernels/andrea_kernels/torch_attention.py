@@ -1,0 +1,131 @@
+"""Attention written out in torch: scores, softmax, weighted sum; per head, batched, and compiled.
+
+Causal is aligned bottom-right: the last query sees every key. A query that sees no key gives 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from andrea_bench.kernel import Work, kernel
+from andrea_bench.problem import ELEMENT_BYTES, Problem
+from andrea_kernels.heads import leaf
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# torch.compile of `attend`, first shape, on 2 CPU cores: C++ from Inductor, built by g++.
+COMPILE_SECONDS = 12.0
+
+
+def hidden_keys(problem: Problem, device: Any) -> Tensor | None:
+    """(seq_len, kv_len), true where the causal mask hides the key from the query; None where it hides none."""
+    import torch
+
+    if not problem.causal or problem.seq_len == 1:
+        return None
+    last_seen = torch.arange(problem.seq_len, device=device) + (problem.kv_len - problem.seq_len)
+    return torch.arange(problem.kv_len, device=device) > last_seen[:, None]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, *, keyless: bool = False) -> Tensor:
+    """softmax(Q K^T / sqrt(head_dim)) V with the scores held in memory.
+
+    q (batch, n_head, seq_len, head_dim), k and v (batch, n_kv_head, kv_len, head_dim); returns the shape of
+    q. hidden: as hidden_keys makes it. keyless: whether it hides every key from some query, which then
+    gives 0. Query heads that share a KV head are stacked as rows of one matrix (GQA without repeating K, V).
+    """
+    batch, n_kv_head, kv_len, head_dim = k.shape
+    rows = (q * head_dim**-0.5).reshape(batch, n_kv_head, -1, head_dim)
+    scores = (rows @ k.transpose(-1, -2)).view(*q.shape[:-1], kv_len)
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, float("-inf"))
+    weights = scores.softmax(dim=-1)
+    if keyless and hidden is not None:
+        # The softmax of a row without keys is NaN.
+        weights = weights.masked_fill(hidden, 0.0)
+    return (weights.view(batch, n_kv_head, -1, kv_len) @ v).view(q.shape)
+
+
+def _has_keyless_rows(problem: Problem) -> bool:
+    return problem.causal and problem.kv_len < problem.seq_len
+
+
+def _score_bytes(problem: Problem) -> int:
+    """The score matrices alive at once (raw, masked, weights; backward: their gradients beside the weights),
+    the mask, and the scaled queries."""
+    gradients = problem.direction in ("backward", "forward_backward")
+    element = ELEMENT_BYTES[problem.dtype]
+    scores = problem.batch * problem.n_head * problem.seq_len * problem.kv_len * element
+    queries = problem.batch * problem.n_head * problem.seq_len * problem.head_dim * element
+    mask = problem.seq_len * problem.kv_len if problem.causal else 0
+    matrices = (2 + problem.causal + _has_keyless_rows(problem)) + (2 if gradients else 0)
+    return matrices * scores + 2 * queries + mask
+
+
+def _one_head_score_bytes(problem: Problem) -> int:
+    """Forward holds one head's scores at a time; backward has saved every head's weights."""
+    if problem.direction in ("backward", "forward_backward"):
+        return _score_bytes(problem)
+    one_head = problem.replace(n_head=1, n_kv_head=1)
+    heads = problem.batch * problem.seq_len * problem.n_head * problem.head_dim
+    return _score_bytes(one_head) + heads * ELEMENT_BYTES[problem.dtype]
+
+
+@kernel("attention", workspace_bytes=_one_head_score_bytes)
+def per_head_loop(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
+    """Attention one head after another, in a loop, with the scores of one head in memory.
+
+    Each head of q, k, v is a contiguous (batch, seq_len, head_dim) of its own; the outputs are as many,
+    not put together.
+    """
+    import torch
+
+    per_input = [
+        [leaf(head.contiguous(), inputs[name]) for head in inputs[name].detach().split(1, dim=1)]
+        for name in ("q", "k", "v")
+    ]
+    q, k, v = per_input
+    hidden = hidden_keys(problem, inputs["q"].device)
+    keyless = _has_keyless_rows(problem)
+    group = problem.n_head // problem.n_kv_head
+
+    def run() -> list[Tensor]:
+        return [attend(q[h], k[h // group], v[h // group], hidden, keyless=keyless) for h in range(problem.n_head)]
+
+    def canonical_gradients(gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        counts = (problem.n_head, problem.n_kv_head, problem.n_kv_head)
+        first_k, first_v = counts[0], counts[0] + counts[1]
+        parts = gradients[:first_k], gradients[first_k:first_v], gradients[first_v:]
+        return tuple(torch.cat(list(part), dim=1) for part in parts)
+
+    return Work(run, lambda heads: (torch.cat(list(heads), dim=1),), [*q, *k, *v], canonical_gradients)
+
+
+@kernel("attention", workspace_bytes=_score_bytes)
+def eager(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
+    """Attention over all heads at once as plain torch operations, with all scores in memory."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    hidden = hidden_keys(problem, q.device)
+    keyless = _has_keyless_rows(problem)
+    return Work(run=lambda: attend(q, k, v, hidden, keyless=keyless))
+
+
+@kernel("attention", workspace_bytes=_score_bytes, compile_seconds=COMPILE_SECONDS)
+def compiled(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
+    """torch.compile of the kernel eager, for this one shape.
+
+    Inductor may recognise the pattern and call scaled_dot_product_attention instead of fusing it; which
+    kernel ran is recorded.
+    """
+    import torch
+
+    # dynamic=False: a second shape would else be compiled for any size, and be slower than it need be.
+    # fullgraph=True: fail where dynamo would quietly fall back to eager.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 256)
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    hidden = hidden_keys(problem, q.device)
+    keyless = _has_keyless_rows(problem)
+    attend_compiled = torch.compile(attend, dynamic=False, fullgraph=True)
+    return Work(run=lambda: attend_compiled(q, k, v, hidden, keyless=keyless))
