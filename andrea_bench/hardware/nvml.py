@@ -72,6 +72,8 @@ class Nvml:
             return function(*arguments)
         except self._pynvml.NVMLError as error:
             raise Absent(words(error.value), error.value) from None
+        except getattr(self._pynvml, "NVMLLibraryMismatchError", ()):  # no NVMLError, despite its name
+            raise Absent(words(FUNCTION_NOT_FOUND), FUNCTION_NOT_FOUND) from None
         except UnicodeDecodeError:
             raise Absent("the driver's text is no UTF-8") from None
 
