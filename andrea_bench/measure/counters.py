@@ -5,6 +5,7 @@ the driver is asked before and after, and a thread samples clocks, power and tem
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,7 @@ from andrea_bench.measure.sampler import Sampler
 from andrea_bench.measure.validity import judge, throttle_reason
 from andrea_bench.record import Validity
 
-# Below this, ticks of 10 ms say too little; the window is then reached back to an earlier look.
+# Below this, ticks of 10 ms say too little; the window then reaches back to an earlier look.
 MIN_WINDOW_S = 1.0
 MIN_ENERGY_WINDOW_S = 1.0  # the energy counter moves about every 100 ms (ml.energy)
 CPU_SETTINGS = ("governor", "smt_active", "transparent_huge_pages", "affinity", "max_clock_mhz")
@@ -56,12 +57,10 @@ class Watch:
         self.device = device
         settings = cpu.machine()
         self._settings = {
-            f"cpu_{key}": settings[key]
-            for name in CPU_SETTINGS
-            for key in (name, f"{name}_reason")
-            if key in settings
+            f"cpu_{key}": settings[key] for name in CPU_SETTINGS for key in (name, f"{name}_reason") if key in settings
         }
-        self._earlier = self._before = cpu.snapshot()
+        self._before = cpu.snapshot()
+        self._looks = deque([self._before], maxlen=64)
         self._gpu: _GpuWatch | None = None
         self._gpu_absent: str | None = None
         if device.startswith("cuda"):
@@ -75,13 +74,16 @@ class Watch:
         if self._gpu is not None:
             self._gpu.before()
         self._before = cpu.snapshot()
+        self._looks.append(self._before)
 
     def after(self) -> Observation:
         """Just after a Group's samples: what happened since before()."""
         after = cpu.snapshot()
         interval_s = after.time_s - self._before.time_s
-        # A Group of a few ms spans no tick: the time since the last one tells about the machine instead.
-        start = self._before if interval_s >= MIN_WINDOW_S else self._earlier
+        # A Group of a few ms spans no tick of the kernel's: the second before its end tells more.
+        reach = [look for look in self._looks if after.time_s - look.time_s >= MIN_WINDOW_S]
+        start = self._before if interval_s >= MIN_WINDOW_S else (reach or self._looks)[-1 if reach else 0]
+        self._looks.append(after)
         counters: Readings = {"interval_s": round(interval_s, 4)}
         counters |= cpu.between(start, after) | self._settings
         counters["cpu_temperature_start_celsius"] = self._before.temperature_celsius
@@ -91,8 +93,6 @@ class Watch:
             counters |= self._gpu.after(interval_s)
         elif self._gpu_absent:
             counters |= {"gpu_counters": None, "gpu_counters_reason": self._gpu_absent}
-        if after.time_s - self._earlier.time_s >= MIN_WINDOW_S:
-            self._earlier = after
         return Observation(device=self.device, counters=counters)
 
 
