@@ -19,14 +19,14 @@ SUITE = Suite(
         Answer(
             kernel="fused_each",
             against="per_head_loop",
-            text="one fused projection each for Q, K and V takes {ratio} of the time of one matmul for each of "
-            "{n_head} query and twice {n_kv_head} key and value heads",
+            text="one fused matmul for each of Q, K and V takes {ratio} of the time of one per head "
+            "({n_head} for Q, {n_kv_head} each for K and V)",
         ),
         Answer(
             kernel="fused_qkv",
             against="per_head_loop",
-            text="one matmul for Q, K and V together takes {ratio} of the time of one matmul for each of "
-            "{n_head} query and twice {n_kv_head} key and value heads",
+            text="one fused matmul for Q, K and V together takes {ratio} of the time of one per head "
+            "({n_head} for Q, {n_kv_head} each for K and V)",
         ),
         Answer(
             kernel="fused_qkv",

@@ -7,7 +7,6 @@ mask. Heads that share K and V do so by enable_gqa; nothing is repeated.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -110,10 +109,10 @@ def _mask_bytes(problem: Problem) -> int:
 
 def _fused_bytes(problem: Problem) -> int:
     """What a fused backend may hold: a float32 log-sum-exp per row, K and V expanded to all heads, a tile of
-    scores and of outputs per CPU core, and in backward a float32 copy of the gradients."""
+    scores and of outputs (per thread of a CPU), and in backward a float32 copy of the gradients."""
     rows = problem.batch * problem.n_head * problem.seq_len
     keys = problem.batch * problem.n_head * problem.kv_len * problem.head_dim
-    tile = CPU_TILE[0] * (CPU_TILE[1] + problem.head_dim) * 4 * (os.cpu_count() or 1)
+    tile = CPU_TILE[0] * (CPU_TILE[1] + problem.head_dim) * 4
     held = 4 * rows + tile + _mask_bytes(problem)
     if problem.n_kv_head != problem.n_head:
         held += 2 * keys * ELEMENT_BYTES[problem.dtype]
