@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch_config
 
 from andrea_bench.kernel import OP_INPUTS, Kernel, Work
 from andrea_bench.measure.inputs import detached, output_gradients
@@ -34,6 +35,9 @@ class Prepared:
                     return run()
 
             return forward
+        if direction == "backward":
+            # The graph is kept and walked many times: compiled code must not give its buffers away.
+            functorch_config.donated_buffer = False
         result = run()
         flat = _flat(result)
         # The Op's output gradients, in the shapes in which this kernel returns its outputs: what turns its

@@ -117,7 +117,8 @@ def _outputs_and_gradients(
 def _head_gradients(
     problem: Problem, tensors: Mapping[str, Tensor], q: Tensor, heads: list[tuple[int, int]], seed: int
 ) -> tuple[Tensor, ...]:
-    """Attention's dQ, dK, dV of some (sequence, KV head) pairs, over chunks of query rows to bound memory."""
+    """Attention's dQ, dK, dV of some (sequence, KV head) pairs; in float64 over chunks of query rows, to bound
+    memory. Not in the dtype itself: shorter sums would make torch look more exact than it is."""
     (upstream,) = output_gradients((q,), seed=seed)
     group = problem.n_head // problem.n_kv_head
     parts: list[Tensor] = []
@@ -126,7 +127,8 @@ def _head_gradients(
         q_h = tensors["q"][sequence : sequence + 1, queries].detach()
         k_h, v_h = (tensors[name][sequence : sequence + 1, head : head + 1].detach().requires_grad_() for name in "kv")
         dq, dk, dv = torch.zeros_like(q_h), torch.zeros_like(k_h), torch.zeros_like(v_h)
-        for rows in torch.arange(problem.seq_len, device=q_h.device).split(512):
+        chunk = 512 if q_h.dtype == torch.float64 else problem.seq_len
+        for rows in torch.arange(problem.seq_len, device=q_h.device).split(chunk):
             leaf = q_h.clone().requires_grad_()
             out = _attention(leaf, k_h, v_h, problem.causal, rows)
             do = upstream[sequence : sequence + 1, queries].index_select(2, rows).to(out.dtype)

@@ -71,8 +71,8 @@ class InProcess:
 class Worker:
     """One measuring process, started anew when it was lost."""
 
-    def __init__(self, threads: int, environment: Mapping[str, str] | None = None) -> None:
-        self._threads = threads
+    def __init__(self, device: str, threads: int, environment: Mapping[str, str] | None = None) -> None:
+        self._device, self._threads = device, threads
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
@@ -85,7 +85,7 @@ class Worker:
         """Start the process and wait until it has imported torch. Raises EnvironmentUnfit."""
         pulse = self._pulse.fileno()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "andrea_bench.measure.worker", str(self._threads), str(pulse)],
+            [sys.executable, "-m", "andrea_bench.measure.worker", self._device, str(self._threads), str(pulse)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self._environment,
@@ -176,13 +176,13 @@ class Session:
     """Measures Groups one after another over its executors; a context manager."""
 
     def __init__(self, executors: list[Executor]) -> None:
-        self._executors = executors
+        self.executors = executors
         self._order = 0
 
     def measure(self, task: Task, progress: Progress = lambda kernel, stage: None) -> list[Record]:
         """One Record for each member of the Task, its samples from every process, in the members' order."""
         found: dict[tuple[str, str], Record] = {}
-        for block, executor in enumerate(self._executors):
+        for block, executor in enumerate(self.executors):
             for record in self._measure_block(task, block, executor, progress):
                 member = (record.op, record.kernel)
                 found[member] = _merge(found[member], record) if member in found else record
@@ -205,7 +205,7 @@ class Session:
             return
 
     def close(self) -> None:
-        for executor in self._executors:
+        for executor in self.executors:
             executor.close()
 
     def __enter__(self) -> "Session":

@@ -115,6 +115,7 @@ class Sweep:
         present = {(r.suite, r.problem, r.device) for r in self.records}
         for threads in sorted({group.threads for group in self.plan.groups}):
             with Session(self._executors(threads)) as session:
+                self._note_process(session)
                 for group in self.plan.groups:
                     if group.threads != threads:
                         continue
@@ -129,11 +130,23 @@ class Sweep:
         self.head.complete, self.head.ended_at = True, _now()
         self._writer.save_head()
 
+    def _note_process(self, session: Session) -> None:
+        """Put into a new Run's environment what only a measuring process knows: its allocator, its GPU."""
+        first = session.executors[0]
+        if self._resume or not isinstance(first, Worker):
+            return
+        first.start()
+        facts = {name: value for name, value in first.facts.items() if name != "event"}
+        if facts.get("gpu_uuid") or facts.get("gpu_pci_bus_id"):
+            self.head.environment = environment(self.plan.device, facts["gpu_uuid"], facts["gpu_pci_bus_id"])
+        self.head.environment["measuring_process"] = facts
+        self._writer.save_head()
+
     def _executors(self, threads: int) -> list[Executor]:
         count = self.plan.protocol.processes
         if self._fake_clock:
             return [InProcess(lambda seed=block: FakeClock(seed)) for block in range(count)]
-        return [Worker(threads) for _ in range(count)]
+        return [Worker(self.plan.device, threads) for _ in range(count)]
 
     def _measure(self, session: Session, group: Group, progress: Callable[[str, str], None]) -> list[Record]:
         """The Group's records in its cells' order: measured ones, and those that the Plan ruled out."""

@@ -1,6 +1,6 @@
 """The measuring process: reads Tasks as JSON lines, writes what came of them as JSON lines.
 
-Run as `python -m andrea_bench.measure.worker THREADS PULSE_FD`. Messages to the parent, one a line, each an
+Run as `python -m andrea_bench.measure.worker DEVICE THREADS PULSE_FD`. Messages to the parent, one a line, each an
 object with `event`: `ready` (environment facts), `at` (a kernel's check or timing begins), `records`, or `stop`
 (a kernel raised SystemExit or KeyboardInterrupt: the whole sweep is to end). What kernels print goes to
 stderr. PULSE_FD is a file of eight bytes shared with the parent: a count of calls begun and the index of the
@@ -25,7 +25,7 @@ PULSE = struct.Struct("<II")  # calls begun, index in the Task's members
 
 def main() -> None:
     """Serve Tasks until standard input ends."""
-    threads, pulse = int(sys.argv[1]), mmap.mmap(int(sys.argv[2]), PULSE.size)
+    device, threads, pulse = sys.argv[1], int(sys.argv[2]), mmap.mmap(int(sys.argv[3]), PULSE.size)
     # Ctrl-C is the parent's to handle; and no worker outlives a parent that was killed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -34,14 +34,15 @@ def main() -> None:
     os.dup2(2, 1)
     fix_threads(threads)
     allocator = keep_freed_memory()
+    # torch's profiler reports each of its starts on stderr below this level.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
     import torch
 
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
-    # A backward pass over a kept graph is called many times: its buffers must not be given away.
-    torch._functorch.config.donated_buffer = False  # type: ignore[attr-defined]
-    _say(answers, event="ready", allocator=allocator, torch=torch.__version__, threads=threads)
+    uuid, pci_bus_id = _gpu_identity(device)
+    _say(answers, event="ready", allocator=allocator, threads=threads, gpu_uuid=uuid, gpu_pci_bus_id=pci_bus_id)
 
     for line in sys.stdin.buffer:
         try:

@@ -1,0 +1,68 @@
+"""Kernels that misbehave, for tests of what a sweep makes of them. Each is a plain attention function."""
+
+import os
+import signal
+import time
+
+import torch
+
+
+def good(q, k, v, causal):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+
+def wrong_mask(q, k, v):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=False, enable_gqa=True)
+
+
+def not_a_number(q, k, v):
+    return torch.full_like(q, float("nan"))
+
+
+def out_of_memory(q, k, v):
+    return torch.empty(2**60, dtype=torch.uint8)
+
+
+def cuda_out_of_memory(q, k, v):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+def broken(q, k, v):
+    raise RuntimeError("a compiler\n[/] crashed [red]here")
+
+
+def times_out(q, k, v):
+    raise TimeoutError("took too long")
+
+
+def wants_out(q, k, v):
+    raise SystemExit(3)
+
+
+def hangs(q, k, v):
+    time.sleep(600)
+
+
+def killed(q, k, v):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crashes(q, k, v):
+    os.abort()
+
+
+CALLS = 0
+
+
+def hangs_later(q, k, v, causal):
+    """Answers rightly while it is checked, and hangs once it is timed."""
+    global CALLS
+    CALLS += 1
+    if CALLS > 6:
+        time.sleep(600)
+    return good(q, k, v, causal)
+
+
+def prints(q, k, v, causal):
+    print('{"event": "records", "records": []}')
+    return good(q, k, v, causal)

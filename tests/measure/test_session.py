@@ -1,0 +1,53 @@
+"""A kernel that hangs, dies or is killed takes only itself: real measuring processes."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from test_group import make_task, stub
+
+from andrea_bench.measure.session import KernelStopped, Session, Worker
+
+
+@pytest.fixture(scope="module")
+def session():  # type: ignore[no-untyped-def]
+    with Session([Worker("cpu", threads=1)]) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "says"),
+    [
+        ("hangs", "timeout", "hung: no end after 2 s"),
+        ("hangs_later", "timeout", "hung"),
+        ("killed", "out_of_memory", "killed (signal 9)"),
+        ("crashes", "error", "SIGABRT"),
+    ],
+)
+def test_a_lost_kernel_is_marked_and_its_group_repeated(session: Session, name: str, status: str, says: str) -> None:
+    records = session.measure(make_task(stub("good"), stub(name), stub("prints"), kernel_limit_s=2.0))
+    assert [r.status for r in records] == ["ok", status, "ok"]
+    assert says in (records[1].reason or "")
+    assert records[0].round == records[2].round
+
+
+def test_a_kernel_that_exits_ends_the_sweep(session: Session) -> None:
+    with pytest.raises(KernelStopped, match="SystemExit"):
+        session.measure(make_task(stub("good"), stub("wants_out")))
+
+
+def test_samples_come_from_every_process() -> None:
+    with Session([Worker("cpu", threads=1), Worker("cpu", threads=1)]) as two:
+        (record,) = two.measure(make_task(stub("good")))
+    assert record.status == "ok"
+    assert sorted(set(record.block)) == [0, 1]
+    assert len(set(zip(record.block, record.round, strict=True))) == len(record.samples_us)
+    assert sorted(record.order) == list(range(len(record.samples_us)))
+
+
+def test_records_are_of_the_schema(session: Session) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Path(__file__).parents[2] / "andrea_bench" / "schema" / "record.schema.json"
+    validator = jsonschema.Draft202012Validator(msgspec.json.decode(schema.read_bytes()))
+    for record in session.measure(make_task(stub("good"), stub("broken"), stub("wrong_mask"))):
+        validator.validate(msgspec.to_builtins(record))
