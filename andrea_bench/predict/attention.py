@@ -1,0 +1,193 @@
+"""The time of attention: blocks of query tiles that walk the key tiles they see, or the score matrix written
+and read; and decoding, which reads the KV cache."""
+
+from functools import partial
+from math import ceil
+
+import msgspec
+
+from andrea_bench.hardware import Gpu, occupancy
+from andrea_bench.predict.efficiency import Known, find_efficiency
+from andrea_bench.predict.families import UNFUSED, AttentionFamily
+from andrea_bench.predict.matrix_product import matmul
+from andrea_bench.predict.prediction import (
+    DRAM_LATENCY_US,
+    LAUNCH_US,
+    Bound,
+    Prediction,
+    Rates,
+    check_memory,
+    expect,
+    in_sequence,
+    rates,
+)
+from andrea_bench.predict.schedule import makespan
+from andrea_bench.problem import ELEMENT_BYTES, Problem
+
+# Matrix products per (query tile, key tile): forward Q K^T and P V; backward five.
+PRODUCTS = {"forward": 2, "backward": 5}
+# Tiles of one head that are scheduled one by one; longer sequences are as good as continuous.
+MAX_TILES = 4096
+# Rows of a block's tile that one reading of K and V from shared memory serves: a warp of mma.sync (32 of
+# flash-attention 2's 128 rows), a warpgroup of wgmma.
+ROWS_PER_READ = {"mma.sync": 32, "best": 64}
+# Registers per thread that attention kernels take: all the compiler gives, where blocks are of few warps.
+REGISTERS = 65536
+
+
+def tiled_attention(gpu: Gpu, problem: Problem, family: AttentionFamily, known: Known) -> Prediction:
+    """One pass (forward or backward) of a kernel that keeps the scores on chip, in one launch."""
+    bound = tiled_bound(gpu, problem, family)
+    efficiency = find_efficiency(gpu.compute_capability, family.name, problem.direction, known)
+    if ELEMENT_BYTES[problem.dtype] == 4:
+        reason = f"its efficiency is that of 16-bit types, not of {problem.dtype}"
+        efficiency = msgspec.structs.replace(efficiency, outside=(*efficiency.outside, reason))
+    return expect(gpu, bound, efficiency, problem.flops("attention"))
+
+
+def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
+    """The bound of one launch: the key tiles that each query tile sees, over the SMs in launch order."""
+    moved = problem.min_bytes("attention")
+    check_memory(gpu, moved)
+    rate = rates(gpu, problem.dtype, tensor_share=family.tensor_share(gpu.compute_capability))
+    width = family.computed_width(problem.head_dim)
+    rows, columns, warps = family.tile(gpu.compute_capability, width, problem.causal)
+    rows = min(rows, max(16, 1 << (problem.seq_len - 1).bit_length()))
+    seen = _seen_key_tiles(problem, rows, columns)
+    if family.longest_first:
+        seen = sorted(seen, reverse=True)
+    copies = problem.batch * problem.n_head
+    if family.one_block_per_head:
+        seen = [sum(seen)]
+    per_tile = _tile_us(rate, problem, family, rows, columns, width)
+    resident = min(_blocks_per_sm(gpu, problem, rows, columns, width, warps), ceil(len(seen) * copies / rate.sm_count))
+    # One warp per sub-partition can't overlap its own exp with its own matrix products; two can.
+    overlapped = resident * warps >= 2 * gpu.architecture.sub_partitions_per_sm
+    iteration = (
+        max(per_tile.values()) if overlapped else max(per_tile[rate.matrix_unit] + per_tile["exp"], *per_tile.values())
+    )
+    latency = DRAM_LATENCY_US / resident
+
+    work = sum(seen) * copies
+    blocks = len(seen) * copies
+    ends = makespan([latency + iteration * tiles for tiles in seen], copies, rate.sm_count)
+    stretch = makespan(seen, copies, rate.sm_count) * rate.sm_count / work
+    parts = {unit: us * work / rate.sm_count * stretch for unit, us in per_tile.items()}
+    parts |= {"dram": moved / rate.dram_bytes, "launch": LAUNCH_US}
+    products = PRODUCTS[problem.direction]
+    return Bound(
+        time_us=max(ends, *parts.values()),
+        parts_us=parts,
+        waves=blocks / rate.sm_count,
+        tail_efficiency=1 / stretch,
+        tile=(rows, columns),
+        computed_width=width,
+        flops_issued=2 * products * rows * columns * width * round(work),
+        outside=_outside(blocks, rate, problem),
+    )
+
+
+def _outside(blocks: int, rate: Rates, problem: Problem) -> tuple[str, ...]:
+    reasons: tuple[str, ...] = ()
+    if blocks < rate.sm_count:
+        reasons += (f"{blocks} blocks for {rate.sm_count} SMs: some implementations split the keys",)
+    if problem.seq_len < 512:
+        reasons += (f"seq_len {problem.seq_len}: efficiencies were seen from 512 on",)
+    return reasons
+
+
+def _seen_key_tiles(problem: Problem, rows: int, columns: int) -> list[float]:
+    """Key tiles that each query tile of one head visits, from the first query on; causal is aligned
+    bottom-right. Longer sequences than MAX_TILES tiles are grouped, each group with its tiles' sum spread
+    evenly."""
+    tiles = ceil(problem.seq_len / rows)
+    all_keys = ceil(problem.kv_len / columns)
+    if not problem.causal:
+        return (
+            [float(all_keys)] * min(tiles, MAX_TILES)
+            if tiles <= MAX_TILES
+            else [all_keys * tiles / MAX_TILES] * MAX_TILES
+        )
+    shift = problem.kv_len - problem.seq_len
+    group = ceil(tiles / MAX_TILES)
+    seen = []
+    for first in range(0, tiles, group):
+        last = min(first + group, tiles)
+        middle_row = (first + last) / 2 * rows if group > 1 else min(last * rows, problem.seq_len)
+        keys = min(max(middle_row + shift, 1), problem.kv_len)
+        seen.append(float(ceil(keys / columns) * (last - first)))
+    return seen
+
+
+def _tile_us(
+    rate: Rates, problem: Problem, family: AttentionFamily, rows: int, columns: int, width: int
+) -> dict[str, float]:
+    """What one (query tile, key tile) takes of each unit of an SM, in microseconds."""
+    element = ELEMENT_BYTES[problem.dtype]
+    products = PRODUCTS[problem.direction]
+    keys_and_values = 2 * columns * width * element
+    readings = max(1, rows // ROWS_PER_READ[family.instruction])
+    return {
+        rate.matrix_unit: 2 * products * rows * columns * width / rate.flops,
+        "exp": rows * columns / rate.exp,
+        "shared_memory": readings * keys_and_values * products / 2 / rate.shared_bytes,
+        "l2": keys_and_values / rate.l2_bytes,
+    }
+
+
+def _blocks_per_sm(gpu: Gpu, problem: Problem, rows: int, columns: int, width: int, warps: int) -> int:
+    """Resident blocks of a kernel that takes as many registers as the compiler gives, and holds Q and one
+    K and V tile in shared memory."""
+    threads = warps * 32
+    found = occupancy(
+        gpu,
+        registers_per_thread=min(gpu.architecture.max_registers_per_thread, REGISTERS // threads),
+        shared_memory_bytes=(rows + 2 * columns) * width * ELEMENT_BYTES[problem.dtype],
+        threads_per_block=threads,
+    )
+    # A tile that does not fit is made smaller by the implementation, not refused.
+    return max(1, found.blocks_per_sm)
+
+
+def unfused_attention(gpu: Gpu, problem: Problem, kernel: str, known: Known) -> Prediction:
+    """Two batched matrix products with the score matrix in memory, and the passes over it between them.
+    Nothing of a causal mask is skipped."""
+    batch = problem.batch * problem.n_head
+    scores_bytes = batch * problem.seq_len * problem.kv_len * ELEMENT_BYTES[problem.dtype]
+    check_memory(gpu, 2 * scores_bytes)
+    product = partial(matmul, gpu, batch=batch, dtype=problem.dtype, known=known)
+    scores = product(m=problem.seq_len, n=problem.kv_len, k=problem.head_dim)
+    mixed = product(m=problem.seq_len, n=problem.head_dim, k=problem.kv_len)
+    passes = UNFUSED[kernel] - (0 if problem.causal or kernel == "compiled" else 1)
+    softmax = copy(gpu, 2 * scores_bytes, known)
+    forward = in_sequence([scores, *[softmax] * passes, mixed], problem.flops("attention"))
+    if problem.direction == "forward":
+        return forward
+    # Backward: dV, dP, dQ, dK, and the softmax's own gradient, which reads P and dP and writes dS.
+    gradient = [mixed, scores, mixed, mixed, *[softmax] * (passes + 1)]
+    return in_sequence(gradient, problem.flops("attention"))
+
+
+def decode_attention(gpu: Gpu, problem: Problem, known: Known) -> Prediction:
+    """One new query per sequence: the KV cache is read once, whatever the kernel does with it."""
+    moved = problem.min_bytes("attention")
+    check_memory(gpu, moved)
+    rate = rates(gpu, problem.dtype)
+    bound = Bound(
+        time_us=max(moved / rate.dram_bytes, LAUNCH_US),
+        parts_us={"dram": moved / rate.dram_bytes, "launch": LAUNCH_US},
+        outside=("decoding was not validated",),
+    )
+    efficiency = find_efficiency(gpu.compute_capability, "copy", "forward", known)
+    return expect(gpu, bound, efficiency, problem.flops("attention"))
+
+
+def copy(gpu: Gpu, moved_bytes: int, known: Known) -> Prediction:
+    """A pass over memory that reads and writes moved_bytes together. What fits the L2 is faster than this."""
+    check_memory(gpu, moved_bytes)
+    rate = rates(gpu, "float32")
+    bound = Bound(
+        time_us=max(moved_bytes / rate.dram_bytes, LAUNCH_US),
+        parts_us={"dram": moved_bytes / rate.dram_bytes, "launch": LAUNCH_US},
+    )
+    return expect(gpu, bound, find_efficiency(gpu.compute_capability, "copy", "forward", known), 0)

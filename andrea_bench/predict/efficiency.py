@@ -1,0 +1,99 @@
+"""Efficiency: which share of its bound a kernel family reaches on an architecture. One number each, with its
+range and its source, in efficiencies.toml; refitted numbers (see fit.py) can take their place."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from andrea_bench.errors import BadInput
+
+Key = tuple[str, str, str]  # compute capability, family, direction
+
+
+class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """value: bound over time; low and high: its range over what it was fitted on, or by judgement for a
+    prior. fitted: whether it was fitted (then `source` names the data) or is quoted or recalled.
+    outside: why it may not hold where it is used."""
+
+    compute_capability: str
+    family: str
+    direction: str = "forward"
+    value: float
+    low: float
+    high: float
+    fitted: bool
+    source: str
+    outside: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.value <= self.high <= 1:
+            raise BadInput(
+                f"efficiency of {self.family} on {self.compute_capability}: {self.low}, {self.value}, "
+                f"{self.high} are no range between 0 and 1"
+            )
+
+    @property
+    def key(self) -> Key:
+        return self.compute_capability, self.family, self.direction
+
+    @property
+    def basis(self) -> str:
+        how = "fitted on" if self.fitted else "prior from"
+        return (
+            f"efficiency {self.value:.2f} of {self.family} {self.direction} on compute capability "
+            f"{self.compute_capability}, {how} {self.source}"
+        )
+
+
+# Refitted efficiencies, which go before the shipped ones.
+Known = Mapping[Key, Efficiency] | None
+
+
+@cache
+def efficiencies() -> dict[Key, Efficiency]:
+    """All that the project ships, by compute capability, family and direction."""
+    path = Path(__file__).parent / "efficiencies.toml"
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    found = msgspec.convert(document["efficiency"], list[Efficiency])
+    return {one.key: one for one in found}
+
+
+def find_efficiency(compute_capability: str, family: str, direction: str, known: Known = None) -> Efficiency:
+    """The efficiency of a family on an architecture. Where none is known, that of the nearest architecture
+    that is (first an older one), then of the forward pass, with the reason in `outside`; where the family is
+    unknown everywhere, the range that an uncalibrated model deserves.
+
+    known: refitted efficiencies, which go before the shipped ones.
+    """
+    table = efficiencies() | dict(known or {})
+    for asked in dict.fromkeys([direction, "forward"]):
+        candidates = [one for one in table.values() if one.family == family and one.direction == asked]
+        if not candidates:
+            continue
+        here = float(compute_capability)
+        chosen = min(candidates, key=lambda one: _distance(here, float(one.compute_capability)))
+        outside = chosen.outside
+        if chosen.compute_capability != compute_capability:
+            outside += (f"no efficiency known on {compute_capability}: that of {chosen.compute_capability}",)
+        if asked != direction:
+            outside += (f"no efficiency known for {direction}: that of forward",)
+        return msgspec.structs.replace(chosen, outside=outside)
+    # Published uncalibrated models miss by up to 60 % over their bound.
+    return Efficiency(
+        compute_capability=compute_capability,
+        family=family,
+        direction=direction,
+        value=0.7,
+        low=0.625,
+        high=1.0,
+        fitted=False,
+        source="nothing: an uncalibrated bound, 0 to 60 % too low",
+        outside=(f"nothing is known of {family}",),
+    )
+
+
+def _distance(here: float, there: float) -> tuple[float, bool]:
+    return abs(here - there), there > here

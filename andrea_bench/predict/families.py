@@ -1,0 +1,125 @@
+"""Kernel families: how the kernels of one family cut attention into tiles, and how wide they compute.
+
+Widths and tiles are those of the implementations' sources (flash-attention 0251105a, PyTorch 001f694a,
+xformers 7a3838f3, torch 2.14.1's flex templates); what a project's own kernel does is in its file.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from andrea_bench.errors import Unsupported
+
+Instruction = Literal["best", "mma.sync"]
+
+# The share of the tensor peak that the older instruction mma.sync reaches where there is a newer one.
+# 9.0: measured by microbenchmark (arXiv 2402.13499, recalled). 10.0: Ampere's rate assumed, not known.
+MMA_SYNC_SHARE = {"9.0": 0.62, "10.0": 0.25}
+
+
+@dataclass(frozen=True)
+class AttentionFamily:
+    """One implementation of attention in tiles.
+
+    width: head_dim -> the width that its matrix instructions compute. tile: (compute capability, width,
+    causal) -> rows of Q and of K/V in a block's tile, and its warps. instruction: `best` of the
+    architecture (wgmma, tcgen05) or mma.sync on all. longest_first: whether causal blocks are launched in
+    that order. one_block_per_head: a block walks all query tiles of its (batch, head). max_head_dim: the
+    widest that it does. head_dim_step: of what head_dim must be a multiple.
+    """
+
+    name: str
+    width: Callable[[int], int]
+    tile: Callable[[str, int, bool], tuple[int, int, int]]
+    instruction: Instruction = "best"
+    longest_first: bool = True
+    one_block_per_head: bool = False
+    max_head_dim: int = 256
+    head_dim_step: int = 1
+
+    def computed_width(self, head_dim: int) -> int:
+        """Raises Unsupported for a head_dim that the family does not do."""
+        if head_dim > self.max_head_dim:
+            raise Unsupported(f"{self.name} does head_dim up to {self.max_head_dim}, not {head_dim}")
+        if head_dim % self.head_dim_step:
+            raise Unsupported(f"{self.name} needs head_dim to be a multiple of {self.head_dim_step}")
+        return self.width(head_dim)
+
+    def tensor_share(self, compute_capability: str) -> float:
+        return 1.0 if self.instruction == "best" else MMA_SYNC_SHARE.get(compute_capability, 1.0)
+
+
+def up_to(*buckets: int) -> Callable[[int], int]:
+    """The least bucket that holds head_dim."""
+    return lambda head_dim: next(bucket for bucket in buckets if bucket >= head_dim)
+
+
+def multiple_of(step: int) -> Callable[[int], int]:
+    return lambda head_dim: -(-head_dim // step) * step
+
+
+def power_of_two(head_dim: int) -> int:
+    return max(16, 1 << (head_dim - 1).bit_length())
+
+
+def _flash_2_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+    if width <= 64:
+        return 128, 128, 4
+    if width <= 96:
+        return 128, 64, 4
+    if width <= 128:
+        if compute_capability in ("8.6", "8.9", "12.0"):
+            return (64, 64, 4) if causal else (128, 32, 4)
+        return 128, 64, 4
+    return 128, 64, 8
+
+
+def _flash_3_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+    if width <= 64:
+        return 192, 128 if causal else 192, 16
+    if width <= 96:
+        return 192, 144, 12
+    if width <= 128:
+        return 128, 128 if causal else 176, 12
+    return 128, 112 if width <= 192 else 80, 12
+
+
+def _efficient_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+    return (64, 64, 4) if width <= 64 else (64, 128, 8) if width <= 128 else (32, 128, 4)
+
+
+def _triton_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+    return (128, 64, 4) if width <= 64 else (128, 64, 8) if width <= 128 else (64, 64, 8)
+
+
+def _flex_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+    return (128, 64, 4) if width in (64, 128) else (64, 64, 4)
+
+
+_FLASH_2 = AttentionFamily("flash_attention_2", up_to(32, 64, 96, 128, 192, 256), _flash_2_tile, "mma.sync")
+_TRITON_EXACT = AttentionFamily("triton", multiple_of(16), _triton_tile, longest_first=False)
+_TRITON_PER_HEAD = AttentionFamily(
+    "triton", multiple_of(16), _triton_tile, longest_first=False, one_block_per_head=True
+)
+
+# Kernel name -> family. Names that are no kernel of the project are implementations that are only cited.
+TILED: dict[str, AttentionFamily] = {
+    # Unforced: torch prefers flash, and cuDNN where it finds a new one on 9.0 and 10.0.
+    "sdpa": _FLASH_2,
+    "sdpa_flash": _FLASH_2,
+    "flash_attn": _FLASH_2,
+    "flash_attention_2": _FLASH_2,
+    "flash_attention_3": AttentionFamily("flash_attention_3", up_to(64, 96, 128, 192, 256), _flash_3_tile),
+    "sdpa_cudnn": AttentionFamily("cudnn", multiple_of(16), _flash_3_tile, head_dim_step=8),
+    "sdpa_efficient": AttentionFamily(
+        "memory_efficient", up_to(64, 128, 65536), _efficient_tile, "mma.sync", max_head_dim=65536, head_dim_step=8
+    ),
+    "flex": AttentionFamily("flex", power_of_two, _flex_tile, longest_first=False),
+    "triton_exact": _TRITON_EXACT,
+    "triton_padded": AttentionFamily("triton", power_of_two, _triton_tile, longest_first=False),
+    "triton_per_head_block": _TRITON_PER_HEAD,
+}
+
+# Kernels that write the score matrix: launches that pass over it, beside the two matrix products. Softmax
+# reads and writes it once; scaling and masking do so once more each where nothing fuses them.
+UNFUSED: dict[str, int] = {"eager": 3, "sdpa_math": 3, "compiled": 1}
