@@ -118,10 +118,14 @@ class Kernel:
     def unsupported(self, problem: Problem, device: str) -> str | None:
         """Why this kernel can't do `problem` on `device` ("cpu", "cuda"), as far as that is known without
         torch; None where nothing speaks against it. A kernel may still raise Unsupported when prepared."""
-        device = device.partition(":")[0]
         for module in self.modules:
             if importlib.util.find_spec(module) is None:
                 return f"needs the package {module}, which is not installed"
+        return self.unsupported_problem(problem, device)
+
+    def unsupported_problem(self, problem: Problem, device: str) -> str | None:
+        """As `unsupported`, but for a kernel that is only compiled: its packages need not be installed."""
+        device = device.partition(":")[0]
         interpreted = "triton" in self.modules and os.environ.get("TRITON_INTERPRET") == "1"
         if device not in self.devices and not (device == "cpu" and interpreted):
             hint = " (or TRITON_INTERPRET=1, for correctness only)" if "triton" in self.modules else ""
