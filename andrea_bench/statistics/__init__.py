@@ -13,16 +13,33 @@ from andrea_bench.statistics.center import (
     median_interval,
     relative_half_width,
 )
-from andrea_bench.statistics.ratios import Ratio, paired_ratio, unpaired_ratio
+from andrea_bench.statistics.families import benjamini_hochberg, holm
+from andrea_bench.statistics.power import least_units, smallest_detectable_change, units_needed
+from andrea_bench.statistics.ratios import (
+    Ratio,
+    Shift,
+    paired_ratio,
+    paired_shift,
+    unpaired_ratio,
+    unpaired_shift,
+)
 
 __all__ = [
     "Ratio",
+    "Shift",
+    "benjamini_hochberg",
     "drift",
+    "holm",
+    "least_units",
     "mad_outliers",
     "median",
     "median_confidence",
     "median_interval",
     "paired_ratio",
+    "paired_shift",
     "relative_half_width",
+    "smallest_detectable_change",
+    "units_needed",
     "unpaired_ratio",
+    "unpaired_shift",
 ]

@@ -1,19 +1,13 @@
 """Ratios of times with rank intervals: Hodges-Lehmann shifts of log times, paired and unpaired.
 
-Of the intervals tried under A/A with spikes (bootstrap, t, Hodges-Lehmann) these were the narrowest, and
-they need no random numbers.
+Beside bootstrap and t intervals these were the narrowest under spikes, and they need no random numbers.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from andrea_bench.statistics.ranks import (
-    rank_sum_bound,
-    rank_sum_confidence,
-    signed_rank_bound,
-    signed_rank_confidence,
-)
+from andrea_bench.statistics.ranks import NullDistribution, rank_sum, signed_rank
 from andrea_bench.statistics.sums import PairSums
 
 
@@ -32,6 +26,52 @@ class Ratio:
     confidence: float
 
 
+class Shift:
+    """The shift of log times between two sides, of which a Ratio at any confidence can be had.
+
+    parts: how many log ratios one sum is made of (2 for Walsh sums, 1 for differences)."""
+
+    def __init__(self, sums: PairSums, parts: int, null: NullDistribution, n: int) -> None:
+        self._sums, self._parts, self._null = sums, parts, null
+        self.n = n
+
+    def ratio(self, confidence: float = 0.95) -> Ratio:
+        """The ratio and its interval; its range where `confidence` can't be reached."""
+        sums, rank = self._sums, max(1, self._null.bound(confidence))
+        low, high = sums.smallest(rank), sums.smallest(sums.count + 1 - rank)
+        return Ratio(
+            math.exp(sums.median() / self._parts),
+            math.exp(low / self._parts),
+            math.exp(high / self._parts),
+            self.n,
+            1 - 2 * self._null.at_most(rank - 1),
+        )
+
+    def p_above(self, ratio: float) -> float:
+        """Two-sided p-value against the true ratio being at most `ratio`: it is at most 1 - confidence
+        exactly where the interval of that confidence lies above `ratio`."""
+        return min(1.0, 2 * self._null.at_most(self._sums.up_to(math.log(ratio) * self._parts)))
+
+
+def paired_shift(logs: Sequence[float]) -> Shift:
+    """Of log ratios, one a unit of replication each. Raises ValueError of none."""
+    if not logs:
+        raise ValueError("the ratio of no pairs")
+    ordered = sorted(logs)
+    return Shift(PairSums(ordered, ordered, upper=True), 2, signed_rank(len(ordered)), len(ordered))
+
+
+def unpaired_shift(numerator: Sequence[float], denominator: Sequence[float]) -> Shift:
+    """Of two independent sets of times, one a unit of replication each (process medians). Raises ValueError
+    of an empty side or a time that is not positive and finite."""
+    if not numerator or not denominator:
+        raise ValueError("the ratio of no times")
+    above = sorted(_log(value) for value in numerator)
+    below = sorted(-_log(value) for value in denominator)
+    n, m = len(above), len(below)
+    return Shift(PairSums(above, below), 1, rank_sum(n, m), min(n, m))
+
+
 def paired_ratio(
     numerator: Sequence[float],
     denominator: Sequence[float],
@@ -41,52 +81,35 @@ def paired_ratio(
     """Ratio of paired times (numerator[i] with denominator[i]: same block, same round).
 
     blocks: the process or time block of each pair; None is one block. Within one block: the Hodges-Lehmann
-    centre of the log ratios with its signed-rank interval. With several, the block is the unit: the centres
-    of the blocks, and the same of them. Raises ValueError of no pairs, unequal lengths or a time that is
-    not positive and finite."""
+    centre of the log ratios with its signed-rank interval. With several, the block is the unit: the same of
+    the blocks' centres. Raises ValueError of no pairs, unequal lengths or a time that is not positive and
+    finite."""
+    return paired_shift(unit_logs(numerator, denominator, blocks)).ratio(confidence)
+
+
+def unit_logs(
+    numerator: Sequence[float], denominator: Sequence[float], blocks: Sequence[int] | None = None
+) -> list[float]:
+    """One log ratio for each unit of replication: each pair of the only block, or the centre of each block."""
     logs = [_log(a) - _log(b) for a, b in zip(numerator, denominator, strict=True)]
-    if not logs:
-        raise ValueError("the ratio of no pairs")
     by_block: dict[int, list[float]] = {}
     for block, value in zip([0] * len(logs) if blocks is None else blocks, logs, strict=True):
         by_block.setdefault(block, []).append(value)
-    if len(by_block) == 1:
-        return centre_of_logs(logs, confidence)
-    return centre_of_logs([walsh_centre(values) for values in by_block.values()], confidence)
+    if len(by_block) <= 1:
+        return logs
+    return [centre(values) for values in by_block.values()]
 
 
-def centre_of_logs(logs: Sequence[float], confidence: float = 0.95) -> Ratio:
-    """The Hodges-Lehmann centre of log ratios with its signed-rank interval, as a Ratio."""
-    ordered = sorted(logs)
-    sums = PairSums(ordered, ordered, upper=True)
-    n = len(ordered)
-    rank = max(1, signed_rank_bound(n, confidence))
-    low, high = sums.smallest(rank) / 2, sums.smallest(sums.count + 1 - rank) / 2
-    reached = signed_rank_confidence(n, rank)
-    return Ratio(math.exp(sums.median() / 2), math.exp(low), math.exp(high), n, reached)
-
-
-def walsh_centre(values: Sequence[float]) -> float:
+def centre(values: Sequence[float]) -> float:
     """The Hodges-Lehmann centre: the median of the averages of all pairs, each value with itself included."""
     ordered = sorted(values)
     return PairSums(ordered, ordered, upper=True).median() / 2
 
 
 def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], confidence: float = 0.95) -> Ratio:
-    """Ratio of two independent sets of times (one a unit of replication each: process medians).
-
-    The Hodges-Lehmann shift of the logs: the median of all differences, with the Mann-Whitney interval.
-    Raises ValueError of an empty side or a time that is not positive and finite."""
-    if not numerator or not denominator:
-        raise ValueError("the ratio of no times")
-    above = sorted(_log(value) for value in numerator)
-    below = sorted(-_log(value) for value in denominator)
-    n, m = len(above), len(below)
-    sums = PairSums(above, below)
-    rank = max(1, rank_sum_bound(n, m, confidence))
-    low, high = sums.smallest(rank), sums.smallest(sums.count + 1 - rank)
-    reached = rank_sum_confidence(n, m, rank)
-    return Ratio(math.exp(sums.median()), math.exp(low), math.exp(high), min(n, m), reached)
+    """Ratio of two independent sets of times: the median of all differences of logs, with the Mann-Whitney
+    interval. Raises as `unpaired_shift`."""
+    return unpaired_shift(numerator, denominator).ratio(confidence)
 
 
 def _log(time: float) -> float:

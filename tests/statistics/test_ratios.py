@@ -9,14 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from andrea_bench.statistics import paired_ratio, unpaired_ratio
-from andrea_bench.statistics.ranks import (
-    rank_sum_bound,
-    rank_sum_counts,
-    signed_rank_bound,
-    signed_rank_counts,
-)
-from andrea_bench.statistics.ratios import centre_of_logs
+from andrea_bench.statistics import paired_ratio, paired_shift, unpaired_ratio, unpaired_shift
+from andrea_bench.statistics.ranks import rank_sum, rank_sum_counts, signed_rank, signed_rank_counts
 from andrea_bench.statistics.sums import PairSums
 
 coarse = st.integers(-20, 20).map(float)
@@ -50,12 +44,12 @@ def test_order_statistics_of_many_equal_sums() -> None:
 # Two-sided critical values at 5 %, as in every table of the signed-rank test (W <= table value rejects).
 @pytest.mark.parametrize(("n", "critical"), [(6, 0), (7, 2), (8, 3), (10, 8), (15, 25), (20, 52), (25, 89)])
 def test_signed_rank_bounds_are_the_published_ones(n: int, critical: int) -> None:
-    assert signed_rank_bound(n, 0.95) == critical + 1
+    assert signed_rank(n).bound(0.95) == critical + 1
 
 
 @pytest.mark.parametrize(("n", "m", "critical"), [(4, 4, 0), (5, 5, 2), (6, 6, 5), (8, 8, 13), (10, 10, 23)])
 def test_rank_sum_bounds_are_the_published_ones(n: int, m: int, critical: int) -> None:
-    assert rank_sum_bound(n, m, 0.95) == critical + 1
+    assert rank_sum(n, m).bound(0.95) == critical + 1
 
 
 def test_null_distributions_by_enumeration() -> None:
@@ -70,17 +64,17 @@ def test_null_distributions_by_enumeration() -> None:
 
 def test_approximate_bounds_join_the_exact_ones() -> None:
     exact = signed_rank_counts(60)
-    below = sum(exact[: signed_rank_bound(60, 0.95)]) / 2**60
+    below = sum(exact[: signed_rank(60).bound(0.95)]) / 2**60
     assert 0.024 < below <= 0.0253
     counts = rank_sum_counts(60, 60)
-    below = sum(counts[: rank_sum_bound(60, 60, 0.95)]) / math.comb(120, 60)
+    below = sum(counts[: rank_sum(60, 60).bound(0.95)]) / math.comb(120, 60)
     assert 0.024 < below <= 0.0253
 
 
 def test_interval_holds_exactly_the_shifts_that_scipy_does_not_reject() -> None:
     noise = random.Random(1)
     logs = [noise.gauss(0.03, 0.02) for _ in range(14)]
-    found = centre_of_logs(logs)
+    found = paired_shift(logs).ratio()
     for shift, rejected in [(math.log(found.low) - 1e-9, True), (math.log(found.low) + 1e-9, False),
                             (math.log(found.high) + 1e-9, True), (math.log(found.high) - 1e-9, False)]:  # fmt: skip
         p = stats.wilcoxon([value - shift for value in logs], method="exact").pvalue
@@ -91,6 +85,27 @@ def test_interval_holds_exactly_the_shifts_that_scipy_does_not_reject() -> None:
                             (found.high * (1 + 1e-9), True), (found.high * (1 - 1e-9), False)]:  # fmt: skip
         p = stats.mannwhitneyu([value / ratio for value in above], below, method="exact").pvalue
         assert (p <= 0.05) == rejected
+
+
+def test_p_values_are_those_of_scipy_and_agree_with_the_intervals() -> None:
+    noise = random.Random(2)
+    for n in (5, 9, 30, 60):
+        logs = [noise.gauss(0.02, 0.02) for _ in range(n)]
+        shift = paired_shift(logs)
+        for ratio in (1.0, 1.01, 1.02, 1.05):
+            method = "exact" if n <= 50 else "approx"
+            there = stats.wilcoxon([v - math.log(ratio) for v in logs], alternative="greater", method=method,
+                                   correction=True)  # fmt: skip
+            p = shift.p_above(ratio)
+            assert p == pytest.approx(min(1, 2 * there.pvalue), abs=1e-9)
+            for confidence in (0.8, 0.95, 0.999):
+                found = shift.ratio(confidence)
+                if found.confidence >= confidence - 1e-9:
+                    assert (found.low > ratio) == (p <= (1 - confidence) * (1 + 1e-9))
+    above = [noise.lognormvariate(0.1, 0.1) for _ in range(7)]
+    below = [noise.lognormvariate(0, 0.1) for _ in range(8)]
+    there = stats.mannwhitneyu([v / 1.01 for v in above], below, alternative="greater", method="exact")
+    assert unpaired_shift(above, below).p_above(1.01) == pytest.approx(min(1, 2 * there.pvalue))
 
 
 def test_paired_ratio_takes_the_pairs() -> None:
