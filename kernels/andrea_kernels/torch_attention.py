@@ -53,25 +53,35 @@ def _has_keyless_rows(problem: Problem) -> bool:
     return problem.causal and problem.kv_len < problem.seq_len
 
 
+def _has_gradients(problem: Problem) -> bool:
+    return problem.direction in ("backward", "forward_backward")
+
+
+def _one_score_matrix_bytes(problem: Problem) -> int:
+    return problem.batch * problem.n_head * problem.seq_len * problem.kv_len * ELEMENT_BYTES[problem.dtype]
+
+
 def _score_bytes(problem: Problem) -> int:
-    """The score matrices alive at once (raw, masked, weights; backward: their gradients beside the weights),
-    the mask, and the scaled queries."""
-    gradients = problem.direction in ("backward", "forward_backward")
-    element = ELEMENT_BYTES[problem.dtype]
-    scores = problem.batch * problem.n_head * problem.seq_len * problem.kv_len * element
-    queries = problem.batch * problem.n_head * problem.seq_len * problem.head_dim * element
+    """Scores and weights at once (a third where rows without keys are masked; backward: the weights and two
+    gradients), the mask, and the scaled queries."""
+    matrices = 2 + _has_keyless_rows(problem) + _has_gradients(problem)
+    queries = problem.batch * problem.n_head * problem.seq_len * problem.head_dim * ELEMENT_BYTES[problem.dtype]
     mask = problem.seq_len * problem.kv_len if problem.causal else 0
-    matrices = (2 + problem.causal + _has_keyless_rows(problem)) + (2 if gradients else 0)
-    return matrices * scores + 2 * queries + mask
+    return matrices * _one_score_matrix_bytes(problem) + 2 * queries + mask
 
 
 def _one_head_score_bytes(problem: Problem) -> int:
-    """Forward holds one head's scores at a time; backward has saved every head's weights."""
-    if problem.direction in ("backward", "forward_backward"):
-        return _score_bytes(problem)
+    """One head's scores at a time, and a copy of the inputs; backward has saved every head's weights."""
     one_head = problem.replace(n_head=1, n_kv_head=1)
-    heads = problem.batch * problem.seq_len * problem.n_head * problem.head_dim
-    return _score_bytes(one_head) + heads * ELEMENT_BYTES[problem.dtype]
+    saved = (1 + _has_keyless_rows(problem)) * _has_gradients(problem) * _one_score_matrix_bytes(problem)
+    rows = problem.n_head * problem.seq_len + 2 * problem.n_kv_head * problem.kv_len
+    copies = problem.batch * rows * problem.head_dim * ELEMENT_BYTES[problem.dtype]
+    return _score_bytes(one_head) + saved + copies
+
+
+def _compiled_bytes(problem: Problem) -> int:
+    """Inductor holds scores in float32 whatever the dtype."""
+    return _score_bytes(problem.replace(dtype="float32"))
 
 
 @kernel("attention", workspace_bytes=_one_head_score_bytes)
@@ -113,7 +123,7 @@ def eager(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     return Work(run=lambda: attend(q, k, v, hidden, keyless=keyless))
 
 
-@kernel("attention", check=check_compiler, workspace_bytes=_score_bytes, compile_seconds=COMPILE_SECONDS)
+@kernel("attention", check=check_compiler, workspace_bytes=_compiled_bytes, compile_seconds=COMPILE_SECONDS)
 def compiled(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """torch.compile of the kernel eager, for this one shape.
 

@@ -29,7 +29,7 @@ def _stage_bytes(problem: Problem) -> int:
     held = tokens * (2 * sum(widths(problem)) + 2 * problem.n_head * problem.head_dim) * element
     held += 4 * tokens * problem.n_head + 2**22  # log-sum-exp, tiles of scores
     if problem.direction in ("backward", "forward_backward"):
-        held += 2 * held + 4 * tokens * 3 * problem.n_head * problem.head_dim
+        held += held + 4 * tokens * 3 * problem.n_head * problem.head_dim
     return held
 
 

@@ -13,15 +13,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+HALF = ("bfloat16", "float16")
+
+
+def _repacked_bytes(problem: Problem) -> int:
+    """In 16-bit types oneDNN, torch's library for a CPU, first packs both operands its own way."""
+    return problem.min_bytes("output_projection") if problem.dtype in HALF else 0
+
+
 def _concatenated_bytes(problem: Problem) -> int:
     """The concatenated copy; in backward its gradient too."""
     heads = problem.batch * problem.seq_len * problem.n_head * problem.head_dim
-    return 2 * heads * ELEMENT_BYTES[problem.dtype]
+    return 2 * heads * ELEMENT_BYTES[problem.dtype] + _repacked_bytes(problem)
 
 
 def _sum_bytes(problem: Problem) -> int:
     """The running sum beside the next one."""
-    return 2 * problem.batch * problem.seq_len * problem.d_model * ELEMENT_BYTES[problem.dtype]
+    sums = 2 * problem.batch * problem.seq_len * problem.d_model * ELEMENT_BYTES[problem.dtype]
+    return sums + _repacked_bytes(problem)
 
 
 @kernel("output_projection", workspace_bytes=_concatenated_bytes)
@@ -75,7 +84,7 @@ def einsum(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     )
 
 
-@kernel("output_projection", workspace_bytes=_sum_bytes)
+@kernel("output_projection", workspace_bytes=_repacked_bytes)
 def strided_matmul(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """Heads as a fused attention kernel can leave them, strided, straight into one matmul.
 

@@ -17,20 +17,34 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def _gradient_bytes(problem: Problem) -> int:
-    """Room for X's gradient from one matmul beside the sum of those before: only backward needs it."""
-    if problem.direction not in ("backward", "forward_backward"):
-        return 0
-    return 2 * problem.batch * problem.seq_len * problem.d_model * ELEMENT_BYTES[problem.dtype]
+HALF = ("bfloat16", "float16")
 
 
-def _per_head_gradient_bytes(problem: Problem) -> int:
-    """Room for X's gradient from every head, before they are summed."""
-    heads = max(head_counts(problem)) + 1
-    return _gradient_bytes(problem) // 2 * heads
+def _repacked_bytes(problem: Problem) -> int:
+    """In 16-bit types oneDNN, torch's library for a CPU, first packs both operands its own way."""
+    return problem.min_bytes("qkv_projection") if problem.dtype in HALF else 0
 
 
-@kernel("qkv_projection", workspace_bytes=_gradient_bytes)
+def _separate_bytes(problem: Problem) -> int:
+    """In backward X's gradient from one matmul, beside the sum of those before."""
+    return _repacked_bytes(problem) + 2 * _gradients(problem) * _input_bytes(problem)
+
+
+def _repeated_bytes(problem: Problem) -> int:
+    """X once a head: in backward its gradients before they are summed, in 16-bit types on a CPU a copy."""
+    copies = _gradients(problem) * (problem.n_head + 1) + (problem.dtype in HALF) * problem.n_head
+    return _repacked_bytes(problem) + copies * _input_bytes(problem)
+
+
+def _gradients(problem: Problem) -> bool:
+    return problem.direction in ("backward", "forward_backward")
+
+
+def _input_bytes(problem: Problem) -> int:
+    return problem.batch * problem.seq_len * problem.d_model * ELEMENT_BYTES[problem.dtype]
+
+
+@kernel("qkv_projection", workspace_bytes=_separate_bytes)
 def per_head_loop(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """One matmul for each head of Q, K and V, in a loop.
 
@@ -54,13 +68,14 @@ def per_head_loop(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     )
 
 
-@kernel("qkv_projection", workspace_bytes=_per_head_gradient_bytes)
+@kernel("qkv_projection", workspace_bytes=_repeated_bytes)
 def per_head_batched(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """One batched matmul over the heads, for each of Q, K and V.
 
     Weights are (heads, d_model, head_dim). X is repeated over heads by a stride of 0, its sequences folded
-    into rows, since more than one batch dimension would make torch copy it n_head times. The outputs are
-    (heads, batch seq_len, head_dim); with batch 1 that is (batch, heads, seq_len, head_dim) already.
+    into rows, since with a second batch dimension torch would copy it n_head times (in 16-bit types on a
+    CPU it does all the same). The outputs are (heads, batch seq_len, head_dim); with batch 1 that is
+    (batch, heads, seq_len, head_dim) already.
     """
     import torch
 
@@ -84,7 +99,7 @@ def per_head_batched(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     return Work(run, canonical, [x, *weights], canonical_gradients)
 
 
-@kernel("qkv_projection", workspace_bytes=_gradient_bytes)
+@kernel("qkv_projection", workspace_bytes=_separate_bytes)
 def fused_each(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """One matmul for all heads of Q, one for K, one for V.
 
@@ -107,7 +122,7 @@ def fused_each(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     )
 
 
-@kernel("qkv_projection")
+@kernel("qkv_projection", workspace_bytes=_repacked_bytes)
 def fused_qkv(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """One matmul for all heads of Q, K and V.
 

@@ -122,11 +122,12 @@ def _fused_bytes(problem: Problem) -> int:
 
 
 def _math_bytes(problem: Problem) -> int:
-    """All scores four times over (raw, masked, weights, dropout-free copy), in float32 for the half types."""
+    """Scores, weights and a mask's worth of them (one more in backward), in float32 for the half types too,
+    and the inputs scaled, cast, and expanded to all heads."""
     scores = problem.batch * problem.n_head * problem.seq_len * problem.kv_len * 4
     tensors = problem.batch * problem.n_head * (problem.seq_len + 2 * problem.kv_len) * problem.head_dim * 4
     gradients = problem.direction in ("backward", "forward_backward")
-    return scores * (6 if gradients else 4) + tensors * (4 if gradients else 2) + _mask_bytes(problem)
+    return scores * (4 if gradients else 3) + tensors * (3 if gradients else 2) + _mask_bytes(problem)
 
 
 @kernel("attention", workspace_bytes=_fused_bytes)

@@ -338,11 +338,14 @@ def test_layouts_are_what_their_names_say() -> None:
         assert (peak >= out_bytes + heads_bytes) == copied
 
 
-@pytest.mark.parametrize("direction", ["forward", "backward", "forward_backward"])
+@pytest.mark.parametrize(
+    ("direction", "dtype"),
+    [("forward", "float32"), ("forward", "bfloat16"), ("backward", "float32"), ("forward_backward", "bfloat16")],
+)
 @pytest.mark.parametrize("kernel", RUNNING, ids=identify)
-def test_workspace_is_an_upper_estimate(kernel: Kernel, direction: Any) -> None:
+def test_workspace_is_an_upper_estimate(kernel: Kernel, direction: Any, dtype: Any) -> None:
     """What a call holds at its peak is no more than its outputs and what the kernel says it needs."""
-    problem = Problem(batch=2, seq_len=128, n_head=4, n_kv_head=2, head_dim=32, direction=direction)
+    problem = Problem(batch=2, seq_len=128, n_head=4, n_kv_head=2, head_dim=32, direction=direction, dtype=dtype)
     prepared = prepare(kernel, problem)
     peak = peak_memory_bytes(prepared.call, "cpu")
     allowed = problem.min_bytes(kernel.op, kernel.part)
