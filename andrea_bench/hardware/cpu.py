@@ -170,7 +170,8 @@ def descendants(root: Path = ROOT) -> list[int]:
 def _process_ticks(root: Path, pid: str) -> int:
     # The command's name stands in parentheses and may hold spaces and parentheses itself.
     fields = _text(root / f"proc/{pid}/stat").rpartition(")")[2].split()
-    return sum(int(field) for field in fields[11:15])  # utime stime cutime cstime
+    utime, stime, cutime, cstime = (int(field) for field in fields[11:15])
+    return utime + stime + cutime + cstime
 
 
 def throttle_events(root: Path) -> int:

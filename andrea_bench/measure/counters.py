@@ -80,20 +80,26 @@ class Watch:
         """Just after a Group's samples: what happened since before()."""
         after = cpu.snapshot()
         interval_s = after.time_s - self._before.time_s
-        # A Group of a few ms spans no tick of the kernel's: the second before its end tells more.
-        reach = [look for look in self._looks if after.time_s - look.time_s >= MIN_WINDOW_S]
-        start = self._before if interval_s >= MIN_WINDOW_S else (reach or self._looks)[-1 if reach else 0]
+        start = self._window_start(after.time_s)
         self._looks.append(after)
         counters: Readings = {"interval_s": round(interval_s, 4)}
         counters |= cpu.between(start, after) | self._settings
-        counters["cpu_temperature_start_celsius"] = self._before.temperature_celsius
-        if self._before.temperature_celsius is None:
-            counters["cpu_temperature_start_celsius_reason"] = self._before.reasons["temperature_celsius"]
+        name = "temperature_celsius"
+        first = {name: self._before.temperature_celsius, f"{name}_reason": self._before.reasons.get(name)}
+        counters |= _renamed("cpu_temperature_start_celsius", name, first)
         if self._gpu is not None:
             counters |= self._gpu.after(interval_s)
         elif self._gpu_absent:
             counters |= {"gpu_counters": None, "gpu_counters_reason": self._gpu_absent}
         return Observation(device=self.device, counters=counters)
+
+    def _window_start(self, end_s: float) -> cpu.Snapshot:
+        """Where the CPU's window begins: with the samples; but a Group of a few ms spans no tick of the
+        kernel's, so that the second before its end tells more."""
+        if end_s - self._before.time_s >= MIN_WINDOW_S:
+            return self._before
+        long_enough = [look for look in self._looks if end_s - look.time_s >= MIN_WINDOW_S]
+        return long_enough[-1] if long_enough else self._looks[0]
 
 
 class _GpuWatch:
@@ -125,7 +131,7 @@ class _GpuWatch:
             reason = f"window too short: {interval_s:.2g} s, below {MIN_ENERGY_WINDOW_S:g} s"
             energy = {"gpu_energy_joules": None, "gpu_energy_joules_reason": reason}
         read |= energy
-        read["gpu_temperature_start_celsius"] = self.first["temperature_celsius"]
+        read |= _renamed("gpu_temperature_start_celsius", "temperature_celsius", self.first)
         read |= _foreign(self.others, foreign_processes(self.gpu))
         read["gpu_lost"] = self.gpu.lost
         if self.sampler.failure:
@@ -187,6 +193,12 @@ def _foreign(before: list[Readings] | str, after: list[Readings] | str) -> Readi
         reason = after if isinstance(after, str) else before
         return {"gpu_foreign_processes": None, "gpu_foreign_processes_reason": reason}
     return {"gpu_foreign_processes": list({p["pid"]: p for p in (*before, *after)}.values())}
+
+
+def _renamed(name: str, source: str, readings: Mapping[str, Any]) -> Readings:
+    """One reading under another name, with its reason where it is absent."""
+    value = readings[source]
+    return {name: value} if value is not None else {name: None, f"{name}_reason": readings[f"{source}_reason"]}
 
 
 def _grown(name: str, source: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Readings:

@@ -87,6 +87,9 @@ def gpu_marks(counters: Mapping[str, Any]) -> Iterator[Mark]:
         text = f"SM clock {clock:.0f} of {nominal:.0f} MHz ({clock / nominal:.0%})"
         text += f": {', '.join(why)}" if why else ""
         yield "suspect" if why == ["application clocks setting"] else "throttled", text
+    if clock is None and all(counters.get(f"gpu_slowdown_{kind}_s") is None for kind in SLOWDOWNS):
+        reason = counters.get("gpu_sm_clock_mhz_reason", "no reading")
+        yield "suspect", f"neither the clock nor the slowdowns of the GPU can be read: {reason}"
     window = counters.get("interval_s") or 0
     for kind, name in SLOWDOWNS.items():
         seconds = counters.get(f"gpu_slowdown_{kind}_s")
