@@ -116,8 +116,7 @@ def cpu_marks(counters: Mapping[str, Any]) -> Iterator[Mark]:
         severity: Severity = "throttled" if steal > HELD_BACK_SHARE else "suspect"
         yield severity, f"steal {steal:.1%}: the hypervisor gave this machine's CPU time to others"
     # The kernel rounds busy and own time apart, so a short window may be off by a tick on each CPU.
-    limit = min(MAX_FOREIGN_SHARE * cpus, MAX_FOREIGN_CPUS)
-    if foreign is not None and foreign > limit + tick * cpus:
+    if foreign is not None and foreign > foreign_cpus_limit(cpus) + tick * cpus:
         yield "suspect", f"other processes kept {foreign:.2f} of {cpus} CPUs busy"
     clock, nominal = counters.get("cpu_clock_mhz"), counters.get("cpu_max_clock_mhz")
     if clock is not None and nominal and clock < MIN_CLOCK_SHARE * nominal:
@@ -131,3 +130,8 @@ def cpu_marks(counters: Mapping[str, Any]) -> Iterator[Mark]:
     start, end = counters.get("cpu_temperature_start_celsius"), counters.get("cpu_temperature_celsius")
     if start is not None and end is not None and abs(end - start) > MAX_TEMPERATURE_DRIFT_CELSIUS:
         yield "suspect", f"CPU temperature moved from {start:.0f} to {end:.0f} degrees Celsius"
+
+
+def foreign_cpus_limit(cpus: int) -> float:
+    """How many of `cpus` CPUs other processes may keep busy before timings count as disturbed."""
+    return min(MAX_FOREIGN_SHARE * cpus, MAX_FOREIGN_CPUS)
