@@ -68,7 +68,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One GPU of the catalogue, or (named `sm_90`) no more than an architecture: then the numbers that belong
     to a product are None.
 
-    A peak that is None is a type without tensor cores, or not published. unsure: field -> why; notes: what
+    A peak that is None is a type without tensor cores, or not published. sustained_tensor_share: of the peak
+    that the board's power limit lets a long matrix product keep, where that is far below it. unsure: field -> why; notes: what
     else to know. sources: field -> where the number is from.
     """
 
@@ -92,6 +93,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     int8_dense_tops: float | None = None
     fp4_dense_tflops: float | None = None
     fp32_nontensor_tflops: float | None = None
+    sustained_tensor_share: float | None = None
     memory_type: str | None = None
     memory_bus_bits: int | None = None
     memory_gb: float | None = None

@@ -24,8 +24,8 @@ from andrea_bench.predict.prediction import (
 from andrea_bench.predict.schedule import makespan
 from andrea_bench.problem import ELEMENT_BYTES, Problem
 
-# Matrix products per (query tile, key tile): forward Q K^T and P V; backward five.
-PRODUCTS = {"forward": 2, "backward": 5}
+# Matrix products of the forward pass per (query tile, key tile): Q K^T and P V.
+FORWARD_PRODUCTS = 2
 # Tiles of one head that are scheduled one by one; longer sequences are as good as continuous.
 MAX_TILES = 4096
 # Rows of a block's tile that one reading of K and V from shared memory serves: a warp of mma.sync (32 of
@@ -38,11 +38,12 @@ REGISTERS = 65536
 def tiled_attention(gpu: Gpu, problem: Problem, family: AttentionFamily, known: Known) -> Prediction:
     """One pass (forward or backward) of a kernel that keeps the scores on chip, in one launch."""
     bound = tiled_bound(gpu, problem, family)
-    efficiency = find_efficiency(gpu.compute_capability, family.name, problem.direction, known)
+    key = (gpu.compute_capability, family.name, problem.direction)
+    efficiency = find_efficiency(*key, known)
     if ELEMENT_BYTES[problem.dtype] == 4:
         reason = f"its efficiency is that of 16-bit types, not of {problem.dtype}"
         efficiency = msgspec.structs.replace(efficiency, outside=(*efficiency.outside, reason))
-    return expect(gpu, bound, efficiency, problem.flops("attention"))
+    return expect(gpu, bound, efficiency, key, problem.flops("attention"))
 
 
 def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
@@ -50,7 +51,7 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     moved = problem.min_bytes("attention")
     check_memory(gpu, moved)
     rate = rates(gpu, problem.dtype, tensor_share=family.tensor_share(gpu.compute_capability))
-    width = family.computed_width(problem.head_dim)
+    width = family.computed_width(problem.head_dim, gpu.compute_capability)
     rows, columns, warps = family.tile(gpu.compute_capability, width, problem.causal)
     rows = min(rows, max(16, 1 << (problem.seq_len - 1).bit_length()))
     seen = _seen_key_tiles(problem, rows, columns)
@@ -73,8 +74,9 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     ends = makespan([latency + iteration * tiles for tiles in seen], copies, rate.sm_count)
     stretch = makespan(seen, copies, rate.sm_count) * rate.sm_count / work
     parts = {unit: us * work / rate.sm_count * stretch for unit, us in per_tile.items()}
-    parts |= {"dram": moved / rate.dram_bytes, "launch": LAUNCH_US}
-    products = PRODUCTS[problem.direction]
+    parts["l2"] = max(parts["l2"], rate.l2_us(moved))
+    parts |= {"dram": rate.dram_us(moved), "launch": LAUNCH_US}
+    products = _products(problem, family)
     return Bound(
         time_us=max(ends, *parts.values()),
         parts_us=parts,
@@ -85,6 +87,10 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
         flops_issued=2 * products * rows * columns * width * round(work),
         outside=_outside(blocks, rate, problem),
     )
+
+
+def _products(problem: Problem, family: AttentionFamily) -> int:
+    return family.backward_products if problem.direction == "backward" else FORWARD_PRODUCTS
 
 
 def _outside(blocks: int, rate: Rates, problem: Problem) -> tuple[str, ...]:
@@ -124,13 +130,13 @@ def _tile_us(
 ) -> dict[str, float]:
     """What one (query tile, key tile) takes of each unit of an SM, in microseconds."""
     element = ELEMENT_BYTES[problem.dtype]
-    products = PRODUCTS[problem.direction]
+    products = _products(problem, family)
     keys_and_values = 2 * columns * width * element
     readings = max(1, rows // ROWS_PER_READ[family.instruction])
     return {
         rate.matrix_unit: 2 * products * rows * columns * width / rate.flops,
         "exp": rows * columns / rate.exp,
-        "shared_memory": readings * keys_and_values * products / 2 / rate.shared_bytes,
+        "shared_memory": readings * keys_and_values * products / FORWARD_PRODUCTS / rate.shared_bytes,
         "l2": keys_and_values / rate.l2_bytes,
     }
 
@@ -158,7 +164,7 @@ def unfused_attention(gpu: Gpu, problem: Problem, kernel: str, known: Known) -> 
     product = partial(matmul, gpu, batch=batch, dtype=problem.dtype, known=known)
     scores = product(m=problem.seq_len, n=problem.kv_len, k=problem.head_dim)
     mixed = product(m=problem.seq_len, n=problem.head_dim, k=problem.kv_len)
-    passes = UNFUSED[kernel] - (0 if problem.causal or kernel == "compiled" else 1)
+    passes = 1 + (UNFUSED[kernel] if problem.causal else 0)
     softmax = copy(gpu, 2 * scores_bytes, known)
     forward = in_sequence([scores, *[softmax] * passes, mixed], problem.flops("attention"))
     if problem.direction == "forward":
@@ -170,24 +176,19 @@ def unfused_attention(gpu: Gpu, problem: Problem, kernel: str, known: Known) -> 
 
 def decode_attention(gpu: Gpu, problem: Problem, known: Known) -> Prediction:
     """One new query per sequence: the KV cache is read once, whatever the kernel does with it."""
-    moved = problem.min_bytes("attention")
-    check_memory(gpu, moved)
-    rate = rates(gpu, problem.dtype)
-    bound = Bound(
-        time_us=max(moved / rate.dram_bytes, LAUNCH_US),
-        parts_us={"dram": moved / rate.dram_bytes, "launch": LAUNCH_US},
-        outside=("decoding was not validated",),
+    read = copy(gpu, problem.min_bytes("attention"), known)
+    return msgspec.structs.replace(
+        read,
+        tflops=problem.flops("attention") / read.time_us / 1e6,
+        outside=(*read.outside, "decoding was not validated"),
     )
-    efficiency = find_efficiency(gpu.compute_capability, "copy", "forward", known)
-    return expect(gpu, bound, efficiency, problem.flops("attention"))
 
 
 def copy(gpu: Gpu, moved_bytes: int, known: Known) -> Prediction:
-    """A pass over memory that reads and writes moved_bytes together. What fits the L2 is faster than this."""
+    """A pass over memory that reads and writes moved_bytes together."""
     check_memory(gpu, moved_bytes)
     rate = rates(gpu, "float32")
-    bound = Bound(
-        time_us=max(moved_bytes / rate.dram_bytes, LAUNCH_US),
-        parts_us={"dram": moved_bytes / rate.dram_bytes, "launch": LAUNCH_US},
-    )
-    return expect(gpu, bound, find_efficiency(gpu.compute_capability, "copy", "forward", known), 0)
+    parts = {"l2": rate.l2_us(moved_bytes), "dram": rate.dram_us(moved_bytes), "launch": LAUNCH_US}
+    bound = Bound(time_us=max(parts.values()), parts_us=parts)
+    key = (gpu.compute_capability, "copy", "forward")
+    return expect(gpu, bound, find_efficiency(*key, known), key, 0)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from functools import partial
 
-from andrea_bench.errors import unknown_name
+from andrea_bench.errors import Unsupported, unknown_name
 from andrea_bench.hardware import Gpu, find_gpu
 from andrea_bench.predict import projections
 from andrea_bench.predict.attention import copy, decode_attention, tiled_attention, unfused_attention
 from andrea_bench.predict.efficiency import Known
-from andrea_bench.predict.families import TILED, UNFUSED
+from andrea_bench.predict.families import DECODE_ONLY, TILED, UNFUSED
 from andrea_bench.predict.matrix_product import matmul
 from andrea_bench.predict.prediction import Prediction, in_sequence, repeat
 from andrea_bench.problem import OPS, Direction, Problem
@@ -44,6 +44,8 @@ def predicted_kernels(op: str) -> list[str]:
 def _attention(kernel: str, gpu: Gpu, problem: Problem, known: Known) -> Prediction:
     if problem.direction == "decode":
         return decode_attention(gpu, problem, known)
+    if kernel in DECODE_ONLY:
+        raise Unsupported(f"{kernel} does direction decode, not {problem.direction}")
     if kernel in UNFUSED:
         return unfused_attention(gpu, problem, kernel, known)
     return tiled_attention(gpu, problem, TILED[kernel], known)
@@ -110,7 +112,7 @@ def _layout_attention(copied: bool, gpu: Gpu, problem: Problem, known: Known) ->
 
 _ATTENTION: dict[str, Predictor] = {
     "per_head_loop": _attention_head_loop,
-    **{name: partial(_attention, name) for name in (*TILED, *UNFUSED)},
+    **{name: partial(_attention, name) for name in (*TILED, *UNFUSED, *DECODE_ONLY)},
 }
 _FIVE_STEPS: dict[str, Predictor] = {
     "five_steps": partial(_stages, launches=projections.fused_qkv, attention="sdpa", split=True, concatenate=True),

@@ -35,6 +35,11 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"{self.high} are no range between 0 and 1"
             )
 
+    def scaled(self, share: float) -> "Efficiency":
+        """The same, of a GPU that sustains only that share of its peak."""
+        scaled = {name: getattr(self, name) * share for name in ("value", "low", "high")}
+        return msgspec.structs.replace(self, **scaled)
+
     @property
     def key(self) -> Key:
         return self.compute_capability, self.family, self.direction
@@ -95,5 +100,10 @@ def find_efficiency(compute_capability: str, family: str, direction: str, known:
     )
 
 
-def _distance(here: float, there: float) -> tuple[float, bool]:
-    return abs(here - there), there > here
+def _distance(here: float, there: float) -> tuple[bool, float, bool]:
+    return _MATRIX_INSTRUCTION.get(here) != _MATRIX_INSTRUCTION.get(there), abs(here - there), there > here
+
+
+# Architectures of one kind of matrix instruction are nearer to one another than their numbers say.
+_MATRIX_INSTRUCTION = {7.0: "wmma", 7.5: "wmma", 8.0: "mma.sync", 8.6: "mma.sync", 8.9: "mma.sync",
+                       9.0: "wgmma", 10.0: "tcgen05", 12.0: "mma.sync"}  # fmt: skip

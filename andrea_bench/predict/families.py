@@ -25,7 +25,9 @@ class AttentionFamily:
     causal) -> rows of Q and of K/V in a block's tile, and its warps. instruction: `best` of the
     architecture (wgmma, tcgen05) or mma.sync on all. longest_first: whether causal blocks are launched in
     that order. one_block_per_head: a block walks all query tiles of its (batch, head). max_head_dim: the
-    widest that it does. head_dim_step: of what head_dim must be a multiple.
+    widest that it does. head_dim_step: of what head_dim must be a multiple. only_on: the compute
+    capabilities that it is for (none: all). backward_products: matrix products per (query tile, key tile)
+    of its backward pass; forward has two.
     """
 
     name: str
@@ -35,10 +37,14 @@ class AttentionFamily:
     longest_first: bool = True
     one_block_per_head: bool = False
     max_head_dim: int = 256
+    only_on: tuple[str, ...] = ()
+    backward_products: int = 5
     head_dim_step: int = 1
 
-    def computed_width(self, head_dim: int) -> int:
-        """Raises Unsupported for a head_dim that the family does not do."""
+    def computed_width(self, head_dim: int, compute_capability: str) -> int:
+        """Raises Unsupported for a head_dim or an architecture that the family does not do."""
+        if self.only_on and compute_capability not in self.only_on:
+            raise Unsupported(f"{self.name} is for compute capability {', '.join(self.only_on)}")
         if head_dim > self.max_head_dim:
             raise Unsupported(f"{self.name} does head_dim up to {self.max_head_dim}, not {head_dim}")
         if head_dim % self.head_dim_step:
@@ -56,6 +62,12 @@ def up_to(*buckets: int) -> Callable[[int], int]:
 
 def multiple_of(step: int) -> Callable[[int], int]:
     return lambda head_dim: -(-head_dim // step) * step
+
+
+def _exact(head_dim: int) -> int:
+    """A multiple of 16 in power-of-two parts; 240 would have four of them and is computed as 256."""
+    width = multiple_of(16)(head_dim)
+    return 256 if width == 240 else width
 
 
 def power_of_two(head_dim: int) -> int:
@@ -84,12 +96,18 @@ def _flash_3_tile(compute_capability: str, width: int, causal: bool) -> tuple[in
     return 128, 112 if width <= 192 else 80, 12
 
 
+def _cudnn_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+    # Not published; taken to be as large as flash-attention's of the same generation.
+    newer = compute_capability in ("9.0", "10.0")
+    return (_flash_3_tile if newer else _flash_2_tile)(compute_capability, width, causal)
+
+
 def _efficient_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
     return (64, 64, 4) if width <= 64 else (64, 128, 8) if width <= 128 else (32, 128, 4)
 
 
 def _triton_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
-    return (128, 64, 4) if width <= 64 else (128, 64, 8) if width <= 128 else (64, 64, 8)
+    return 128, 64, 4 if width <= 64 else 8
 
 
 def _flex_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
@@ -97,9 +115,8 @@ def _flex_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, 
 
 
 _FLASH_2 = AttentionFamily("flash_attention_2", up_to(32, 64, 96, 128, 192, 256), _flash_2_tile, "mma.sync")
-_TRITON_EXACT = AttentionFamily("triton", multiple_of(16), _triton_tile, longest_first=False)
-_TRITON_PER_HEAD = AttentionFamily(
-    "triton", multiple_of(16), _triton_tile, longest_first=False, one_block_per_head=True
+_EFFICIENT = AttentionFamily(
+    "memory_efficient", up_to(64, 128, 65536), _efficient_tile, "mma.sync", max_head_dim=65536, head_dim_step=8
 )
 
 # Kernel name -> family. Names that are no kernel of the project are implementations that are only cited.
@@ -109,17 +126,25 @@ TILED: dict[str, AttentionFamily] = {
     "sdpa_flash": _FLASH_2,
     "flash_attn": _FLASH_2,
     "flash_attention_2": _FLASH_2,
-    "flash_attention_3": AttentionFamily("flash_attention_3", up_to(64, 96, 128, 192, 256), _flash_3_tile),
-    "sdpa_cudnn": AttentionFamily("cudnn", multiple_of(16), _flash_3_tile, head_dim_step=8),
-    "sdpa_efficient": AttentionFamily(
-        "memory_efficient", up_to(64, 128, 65536), _efficient_tile, "mma.sync", max_head_dim=65536, head_dim_step=8
+    "flash_attention_3": AttentionFamily(
+        "flash_attention_3", up_to(64, 96, 128, 192, 256), _flash_3_tile, only_on=("9.0",)
     ),
+    "sdpa_cudnn": AttentionFamily("cudnn", multiple_of(16), _cudnn_tile, head_dim_step=8),
+    "sdpa_efficient": _EFFICIENT,
+    "xformers": _EFFICIENT,
+    "flashinfer": AttentionFamily("flashinfer", up_to(64, 128, 256), _flash_2_tile, "mma.sync"),
     "flex": AttentionFamily("flex", power_of_two, _flex_tile, longest_first=False),
-    "triton_exact": _TRITON_EXACT,
-    "triton_padded": AttentionFamily("triton", power_of_two, _triton_tile, longest_first=False),
-    "triton_per_head_block": _TRITON_PER_HEAD,
+    # dQ and dK, dV are two launches, each of which computes the scores and their gradient again.
+    "triton_exact": AttentionFamily("triton", _exact, _triton_tile, backward_products=7),
+    "triton_padded": AttentionFamily("triton", power_of_two, _triton_tile, backward_products=7),
+    "triton_scalar_loads": AttentionFamily("triton_scalar_loads", _exact, _triton_tile, backward_products=7),
+    "triton_per_head_block": AttentionFamily(
+        "triton", _exact, _triton_tile, one_block_per_head=True, backward_products=7
+    ),
 }
 
-# Kernels that write the score matrix: launches that pass over it, beside the two matrix products. Softmax
-# reads and writes it once; scaling and masking do so once more each where nothing fuses them.
-UNFUSED: dict[str, int] = {"eager": 3, "sdpa_math": 3, "compiled": 1}
+# Kernels that write the score matrix, and the passes over it of a causal mask that nothing fuses.
+UNFUSED: dict[str, int] = {"eager": 1, "sdpa_math": 1, "compiled": 0}
+
+# Kernels of decoding alone.
+DECODE_ONLY = ("triton_decode",)

@@ -33,12 +33,14 @@ def matmul(
     k: int,
     batch: int = 1,
     dtype: str,
+    shared_a: bool = False,
     known: Known = None,
 ) -> Prediction:
     """Predicted time of `batch` products C (m, n) = A (m, k) x B (k, n), all row-major, in one launch.
 
-    known: refitted efficiencies. Raises BadInput for sizes or names that are none, Unsupported where the
-    dtype has no matrix rate on this GPU or the operands do not fit its memory.
+    shared_a: all products of the batch have the same A. known: refitted efficiencies. Raises BadInput for
+    sizes or names that are none, Unsupported where the dtype has no matrix rate on this GPU or the operands
+    do not fit its memory.
     """
     found = find_gpu(gpu)
     if dtype not in DTYPES:
@@ -48,18 +50,12 @@ def matmul(
             raise BadInput(f"{name} {size!r} must be an integer from 1 to {MAX_SIZE}")
     aligned = all(row * ELEMENT_BYTES[dtype] % ALIGNED_ROW_BYTES == 0 for row in (n, k))
     family = "matmul" if aligned else "matmul_misaligned"
-    bound = matmul_bound(found, m=m, n=n, k=k, batch=batch, dtype=dtype)
-    efficiency = find_efficiency(found.compute_capability, family, "forward", known)
-    return expect(found, bound, efficiency, 2 * batch * m * n * k)
-
-
-def matmul_bound(gpu: Gpu, *, m: int, n: int, k: int, batch: int, dtype: str) -> Bound:
-    """The bound of one batched matrix product, over the tile that makes it least."""
-    element = ELEMENT_BYTES[dtype]
-    moved = batch * (m * k + k * n + m * n) * element
-    check_memory(gpu, moved)
-    bounds = [_tiled_bound(gpu, tile, m, n, k, batch, dtype, moved) for tile in TILES]
-    return min(bounds, key=lambda bound: bound.time_us)
+    moved = ((1 if shared_a else batch) * m * k + batch * (k * n + m * n)) * ELEMENT_BYTES[dtype]
+    check_memory(found, moved)
+    bounds = [_tiled_bound(found, tile, m, n, k, batch, dtype, moved) for tile in TILES]
+    bound = min(bounds, key=lambda bound: bound.time_us)
+    key = (found.compute_capability, family, "forward")
+    return expect(found, bound, find_efficiency(*key, known), key, 2 * batch * m * n * k)
 
 
 def _tiled_bound(gpu: Gpu, tile: tuple[int, int], m: int, n: int, k: int, batch: int, dtype: str, moved: int) -> Bound:
@@ -73,8 +69,8 @@ def _tiled_bound(gpu: Gpu, tile: tuple[int, int], m: int, n: int, k: int, batch:
     from_l2 = (rows / cluster + columns) * k * ELEMENT_BYTES[dtype]
     parts = {
         rate.matrix_unit: rounds * flops / rate.flops,
-        "l2": rounds * from_l2 / rate.l2_bytes,
-        "dram": moved / rate.dram_bytes,
+        "l2": max(rounds * from_l2 / rate.l2_bytes, rate.l2_us(moved)),
+        "dram": rate.dram_us(moved),
         "launch": LAUNCH_US,
     }
     outside: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 
 from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.hardware import Gpu
-from andrea_bench.predict.efficiency import Efficiency
+from andrea_bench.predict.efficiency import Efficiency, Key
 
 # A launch that the GPU already waits for: 256^3 matrix products at 15.0 TFLOP/s in a CUDA graph, kernel
 # included (triton-lang/triton#10149).
@@ -51,9 +51,10 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     efficiency was seen to vary, more outside its support), never below bound_us.
 
     tflops: by the FLOPs of the Problem (useful ones), at time_us. basis: where the efficiency comes from.
-    outside: why the model may not hold here; then the interval is wider. parts_us, waves, tail_efficiency,
-    tile, computed_width: of the bound (see Bound); of several launches, parts_us is their sum and the rest
-    is of the longest. waste: the share of the issued matrix FLOPs that is not useful, None without any.
+    outside: why the model may not hold here; then the interval is wider. keys: the efficiencies that were
+    asked for. parts_us, waves, tail_efficiency, tile, computed_width: of the bound (see Bound); of several
+    launches, parts_us is their sum and the rest is of the longest. waste: the share of the issued matrix
+    FLOPs that is not useful, None without any.
     """
 
     gpu: str
@@ -72,18 +73,22 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     computed_width: int | None
     waste: float | None
     outside: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
 
     @property
     def percent_of_bound(self) -> float:
         return 100 * self.bound_us / self.time_us
 
 
-def expect(gpu: Gpu, bound: Bound, efficiency: Efficiency, flops: int) -> Prediction:
-    """The Prediction of one launch: its bound over the efficiency.
+def expect(gpu: Gpu, bound: Bound, efficiency: Efficiency, key: Key, flops: int) -> Prediction:
+    """The Prediction of one launch: its bound over the efficiency. key: what an efficiency was asked for.
 
     The host's own launch time is a floor of what is expected, but no part of the bound: a graph hides it.
     """
     outside = bound.outside + efficiency.outside
+    if gpu.sustained_tensor_share is not None and bound.bound_by == "tensor":
+        efficiency = efficiency.scaled(gpu.sustained_tensor_share)
+        outside += (f"power-limited: sustains about {gpu.sustained_tensor_share:.0%} of its tensor peak",)
     if bound.bound_by == "launch":
         outside += ("bound by the launch: the host decides",)
     time_us = max(bound.time_us / efficiency.value, HOST_LAUNCH_US)
@@ -108,6 +113,7 @@ def expect(gpu: Gpu, bound: Bound, efficiency: Efficiency, flops: int) -> Predic
         computed_width=bound.computed_width,
         waste=1 - flops / bound.flops_issued if bound.flops_issued else None,
         outside=outside,
+        keys=(key,),
     )
 
 
@@ -145,6 +151,7 @@ def in_sequence(predictions: Iterable[Prediction], flops: int) -> Prediction:
         launches=sum(part.launches for part in parts),
         parts_us=units,
         outside=tuple(dict.fromkeys(reason for part in parts for reason in part.outside)),
+        keys=tuple(dict.fromkeys(key for part in parts for key in part.keys)),
     )
 
 
@@ -157,7 +164,17 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     shared_bytes: float
     l2_bytes: float
     dram_bytes: float
+    l2_capacity_bytes: float
     sm_count: int
+
+    def dram_us(self, moved_bytes: int) -> float:
+        """Time to move that much to and from DRAM; none where it all stays in the L2, as it does when the
+        same call is repeated (a warm cache)."""
+        return 0.0 if moved_bytes <= self.l2_capacity_bytes else moved_bytes / self.dram_bytes
+
+    def l2_us(self, moved_bytes: int) -> float:
+        """Time to move that much through the L2, all SMs together."""
+        return moved_bytes / (self.l2_bytes * self.sm_count)
 
 
 def rates(gpu: Gpu, dtype: str, *, tensor_share: float = 1.0) -> Rates:
@@ -181,6 +198,7 @@ def rates(gpu: Gpu, dtype: str, *, tensor_share: float = 1.0) -> Rates:
         shared_bytes=clock * gpu.architecture.shared_memory_bytes_per_clk_per_sm,
         l2_bytes=clock * gpu.architecture.l2_bytes_per_clk_per_sm,
         dram_bytes=bandwidth * 1e3,
+        l2_capacity_bytes=(gpu.l2_mib or 0) * 2**20,
         sm_count=sm_count,
     )
 

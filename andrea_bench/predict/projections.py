@@ -37,7 +37,7 @@ def project(launches: Launches, gpu: Gpu, problem: Problem, known: Known) -> Pre
     parts = []
     for products, times, columns in launches:
         for m, n, k in _passes(problem, problem.d_model, columns):
-            one = matmul(gpu, m=m, n=n, k=k, batch=products, dtype=problem.dtype, known=known)
+            one = matmul(gpu, m=m, n=n, k=k, batch=products, dtype=problem.dtype, shared_a=True, known=known)
             parts.append(repeat(one, times, 2 * m * n * k * products * times))
     return in_sequence(parts, problem.flops("qkv_projection"))
 
