@@ -33,7 +33,9 @@ def stand_in(nvml_libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -
     pynvml = pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
 
     def use(driver: str = "current", **settings: object) -> dict[str, str]:
-        monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(nvml_libraries[driver])))
+        library = ctypes.CDLL(str(nvml_libraries[driver]))
+        library.stand_in_reset()
+        monkeypatch.setattr(pynvml, "nvmlLib", library)
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         for name in [n for n in os.environ if n.startswith("STAND_IN_")]:
             monkeypatch.delenv(name)

@@ -1,13 +1,17 @@
 """`doctor`: the machine, what can be measured on it, and what would make that steadier."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from andrea_bench.cli.console import console, print_json
 from andrea_bench.cli.options import json_option
 from andrea_bench.errors import EnvironmentUnfit
+
+if TYPE_CHECKING:
+    from andrea_bench.kernel import Kernel
+    from andrea_bench.problem import Problem
 
 Readings = dict[str, Any]
 LOOK_S = 0.5  # long enough for the kernel's ticks of 10 ms to tell load from none
@@ -66,27 +70,45 @@ def torch_devices() -> dict[str, str | None]:
 
 
 def _kernels(device: str, reason: str | None) -> list[Readings]:
-    """Every kernel on `device`: whether it can run there, on a Problem of andrea-120m's heads in some dtype and
-    direction that it does."""
+    """Every kernel on `device`: whether it can run there in some dtype and direction, else why not."""
     from andrea_bench.kernel import kernels
 
     rows = []
     for kernel in kernels():
-        why = reason or _unsupported(kernel, device)
+        why = reason or _why_not(kernel, device)
         rows.append({"op": kernel.op, "kernel": kernel.name, "device": device, "can_run": why is None, "reason": why})
     return rows
 
 
-def _unsupported(kernel: Any, device: str) -> str | None:
+def _why_not(kernel: "Kernel", device: str) -> str | None:
+    """Why the kernel can't be made ready for any small Problem that it should do; None as soon as it can."""
+    from andrea_bench.errors import Unsupported
+    from andrea_bench.measure.inputs import make_inputs
+
+    first: str | None = None
+    for problem in _small_problems(kernel):
+        reason = kernel.unsupported(problem, device)
+        if reason is None:
+            try:
+                kernel.prepare(problem, make_inputs(kernel.op, problem, device=device, seed=0))
+                return None
+            except Unsupported as error:
+                reason = str(error)
+            except Exception as error:  # whatever a library does on this machine is what the user asks about
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        first = first or reason
+    return first
+
+
+def _small_problems(kernel: "Kernel") -> list["Problem"]:
     from andrea_bench.problem import Problem
 
-    problems = [
-        Problem(n_head=12, head_dim=64, dtype=dtype, direction=direction)
+    sizes = {"kv_len": 16, "n_head": 2, "head_dim": 64}
+    return [
+        Problem(seq_len=1 if direction == "decode" else 16, dtype=dtype, direction=direction, **sizes)
         for direction in kernel.directions
         for dtype in kernel.dtypes
     ]
-    reasons = [kernel.unsupported(problem, device) for problem in problems]
-    return None if None in reasons else reasons[0]
 
 
 # ---- for people -----------------------------------------------------------------------------------------

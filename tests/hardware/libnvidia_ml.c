@@ -29,6 +29,10 @@ enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, LOST = 
 static int cards[2], slice_handle;
 static int initialised, calls, sm_readings, temperature_readings, energy_readings, field_readings;
 
+void stand_in_reset(void) {
+    initialised = calls = sm_readings = temperature_readings = energy_readings = field_readings = 0;
+}
+
 static long number(const char *name, long otherwise) {
     const char *text = getenv(name);
     return text && *text ? strtol(text, NULL, 0) : otherwise;
@@ -81,12 +85,11 @@ ret_t nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     ret_t code = (ret_t)entry("STAND_IN_FAIL", "nvmlInit_v2", OK);
     if (code) return code;
-    initialised = 1;
-    calls = sm_readings = temperature_readings = energy_readings = field_readings = 0;
+    initialised++; /* the driver counts, and shuts down with the last */
     return OK;
 }
 ret_t nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
-ret_t nvmlShutdown(void) { SYSTEM initialised = 0; return OK; }
+ret_t nvmlShutdown(void) { SYSTEM initialised--; return OK; }
 const char *nvmlErrorString(ret_t code) { (void)code; return "stand-in error"; }
 ret_t nvmlSystemGetDriverVersion(char *text, unsigned length) {
     SYSTEM snprintf(text, length, "580.65.06"); return OK;
