@@ -6,7 +6,6 @@ Text of the user's (paths, host names, kernel names, error texts) goes in as `ri
 
 import os
 import sys
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,14 +14,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@cache
 def console() -> "Console":
     """The console of stdout: as wide as the terminal, 80 columns in a pipe, plain under NO_COLOR, TERM=dumb
     or a pipe, ASCII where the encoding has no box characters."""
     return _console(sys.stdout)
 
 
-@cache
 def notes() -> "Console":
     """The console of stderr, for progress and notes."""
     return _console(sys.stderr)

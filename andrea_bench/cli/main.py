@@ -40,10 +40,8 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="andrea-bench")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def andrea_bench_command(ctx: click.Context, debug: bool) -> None:
+def andrea_bench_command(debug: bool) -> None:
     """Measure, compile, predict and gate multi-head attention: which n_head x head_dim suits a GPU."""
-    ctx.obj = {"debug": debug}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,7 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     debug = "--debug" in arguments or os.environ.get("ANDREA_BENCH_DEBUG") == "1"
     arguments = [a for a in arguments if a != "--debug"]
     try:
-        result = andrea_bench_command.main(arguments, prog_name="andrea-bench", standalone_mode=False)
+        result = andrea_bench_command.main(
+            arguments, prog_name="andrea-bench", standalone_mode=False, obj={"arguments": arguments}
+        )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:

@@ -21,7 +21,7 @@ def axis_options(function: Command) -> Command:
 
     @click.option("--model", help="A preset (see `list models`) or the path of a Hugging Face config.json.")
     @click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES",
-                  help="n_head=8,12  head_dim=64:128:8  seq_len=pow2:8:12  dtype=float32,bfloat16; repeatable.")  # fmt: skip
+                  help="n_head=8,12  head_dim=64:128:8  seq_len=pow2:8:12  dtype=bfloat16; repeatable.")  # fmt: skip
     @click.option("--iso", multiple=True, metavar="d_model=N", help="Every legal n_head x head_dim split of a width.")
     @click.option("--where", multiple=True, metavar="EXPRESSION", help="Keep what fits: 'n_head * head_dim <= 1024'.")
     @click.option("--config", type=click.Path(path_type=Path), help="A TOML file that holds the same.")

@@ -1,7 +1,6 @@
 """`sweep`: measure the cells of a Plan, store them as a Run, end in tables and answers."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,21 +30,26 @@ DEFAULT_GROUP_SECONDS = 3.0
 @click.option("--min-samples", type=int, default=None, help="Samples of each kernel and process, at least.")
 @click.option("--target", metavar="2%", default=None, help="Stop when every median is known this well.")
 @click.option("--time-limit", "time_limit_s", type=float, default=None, help="Seconds of sampling for a Group.")
-@click.option("--kernel-limit", "kernel_limit_s", type=float, default=None, help="Seconds until a kernel counts as hung.")  # fmt: skip
+@click.option(
+    "--kernel-limit", "kernel_limit_s", type=float, default=None, help="After so many seconds a kernel hangs."
+)
 @click.option("--strict", is_flag=True, help="Exit 4 on errors, time-outs and cells out of memory too.")
 @click.option("--autotune", is_flag=True, help="Search tiles of Triton kernels on this GPU; prints table rows.")
 @click.option("--fake-clock", is_flag=True, hidden=True)
+@click.option("--replayed", is_flag=True, hidden=True)
 @device_option
 @json_option
 def sweep_command(
     suites: tuple[str, ...], request: AxisRequest, config: dict[str, Any], kernels: tuple[str, ...],
-    out: Path | None, resume: Path | None, strict: bool, autotune: bool, fake_clock: bool, device: str | None,
-    as_json: bool, **timing: Any,
+    out: Path | None, resume: Path | None, strict: bool, autotune: bool, fake_clock: bool, replayed: bool,
+    device: str | None, as_json: bool, **timing: Any,
 ) -> int:  # fmt: skip
     """Measure attention configurations on this machine."""
     from andrea_bench.measure.sweep import Sweep
     from andrea_bench.plan import available_memory_bytes, make_plan
 
+    if resume and not replayed and not suites and request == AxisRequest():
+        return _replay(resume, ["--json"] * as_json + ["--strict"] * strict)
     device = resolve_device(device or config.get("device"))
     names = suites or tuple(config.get("suites", ()))
     protocol = protocol_for(device, names, **timing)
@@ -57,11 +61,40 @@ def sweep_command(
         return _autotune(plan)
     if resume and out:
         raise BadInput("--resume continues a Run where it lies; leave --out away")
-    sweep = Sweep(plan, arguments=sys.argv[1:], folder=resume or out, resume=bool(resume), fake_clock=fake_clock)
+    sweep = Sweep(plan, arguments=_arguments(), folder=resume or out, resume=bool(resume), fake_clock=fake_clock)
     with sweep:
         interrupted = _run(sweep, as_json)
     _end(sweep, as_json)
     return 130 if interrupted else exit_code(sweep.records, strict=strict)
+
+
+def _arguments() -> list[str]:
+    """The command line as it was given, without the program's name."""
+    given: list[str] = (click.get_current_context().find_root().obj or {}).get("arguments", [])
+    return given
+
+
+def _replay(folder: Path, more: list[str]) -> int:
+    """Go on with the sweep whose arguments the Run holds: --resume alone means the same suites and axes."""
+    from andrea_bench.store import read_head, run_folder
+
+    stored = read_head(run_folder(folder)).arguments
+    kept = _without_option(stored[stored.index("sweep") + 1 :] if "sweep" in stored else [], "--out", "--resume")
+    kept = [argument for argument in kept if argument not in ("--json", "--strict", "--replayed")]
+    arguments = [*kept, "--resume", str(folder), "--replayed", *more]
+    context = click.get_current_context()
+    result: int = sweep_command.main(arguments, standalone_mode=False, obj=context.find_root().obj)
+    return result
+
+
+def _without_option(arguments: list[str], *names: str) -> list[str]:
+    """Arguments without some options and their values, in both spellings (`--out X`, `--out=X`)."""
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and argument not in names and not argument.startswith(tuple(f"{name}=" for name in names)):
+            kept.append(argument)
+        skip = argument in names and not skip
+    return kept
 
 
 def protocol_for(device: str, suites: Sequence[str], **given: Any) -> Protocol:

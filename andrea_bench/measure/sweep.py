@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ class Sweep:
     def _executors(self, threads: int) -> list[Executor]:
         count = self.plan.protocol.processes
         if self._fake_clock:
-            return [InProcess(lambda seed=block: FakeClock(seed)) for block in range(count)]
+            return [InProcess(partial(FakeClock, block)) for block in range(count)]
         return [Worker(self.plan.device, threads) for _ in range(count)]
 
     def _measure(self, session: Session, group: Group, progress: Callable[[str, str], None]) -> list[Record]:
@@ -178,6 +179,10 @@ class Sweep:
         """Leave the Run usable and marked incomplete."""
         self.head.ended_at = _now()
         self._writer.save_head()
+
+
+def _tell(report: Report, group: Group, done_seconds: float, kernel: str, stage: str) -> None:
+    report(done_seconds, f"{group.suite.name} {group.problem.label()}: {kernel}")
 
 
 def default_folder() -> Path:

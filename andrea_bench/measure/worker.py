@@ -34,8 +34,6 @@ def main() -> None:
     os.dup2(2, 1)
     fix_threads(threads)
     allocator = keep_freed_memory()
-    # torch's profiler reports each of its starts on stderr below this level.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
     import torch
 

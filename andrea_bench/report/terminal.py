@@ -51,10 +51,15 @@ def _table(group: GroupRows) -> Table:
 def _cells(row: Row) -> list[Text]:
     spread = f"{100 * row.half_width:.1f} %" if row.half_width is not None else ABSENT
     mark = "" if row.record.validity.verdict == "valid" else " !"
-    name = Text(row.record.kernel + mark, style=STATUS_STYLE.get(row.record.status, ""))
+    name = Text(_short(row.record.kernel) + mark, style=STATUS_STYLE.get(row.record.status, ""))
     ratio = interval(row.to_baseline) if row.to_baseline else "1" if _is_baseline(row) else ABSENT
     figures = (duration(row.median_us), spread, ratio, rate(row.tflops))
     return [name, *(Text(figure) for figure in figures)]
+
+
+def _short(kernel: str) -> str:
+    """A user's own kernel without the folders of its path."""
+    return kernel.rpartition("/")[2] if ".py:" in kernel else kernel
 
 
 def _is_baseline(row: Row) -> bool:
@@ -72,10 +77,10 @@ def _print_reasons(console: Console, group: GroupRows) -> None:
     for row in group.rows:
         record = row.record
         if row.median_us is None:
-            reasons.setdefault(f"{record.status}: {record.reason}", []).append(record.kernel)
+            reasons.setdefault(f"{record.status}: {record.reason}", []).append(_short(record.kernel))
         elif record.validity.reasons:
             text = f"! {record.validity.verdict}: {'; '.join(record.validity.reasons)}"
-            reasons.setdefault(text, []).append(record.kernel)
+            reasons.setdefault(text, []).append(_short(record.kernel))
     for reason, kernels in reasons.items():
         console.print(Text(f"  {', '.join(kernels)}: {reason}", style="dim"))
 
