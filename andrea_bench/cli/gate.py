@@ -1,0 +1,128 @@
+"""`gate`: two Runs, a verdict for each cell, and an exit code for CI."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from andrea_bench.cli.options import json_option
+from andrea_bench.errors import BadInput
+from andrea_bench.verdicts.policy import DIFFERENCES, METRICS, Policy, parse_percent
+
+if TYPE_CHECKING:
+    from andrea_bench.verdicts import Document
+
+Command = Callable[..., Any]
+
+
+def policy_options(function: Command) -> Command:
+    """Adds the options that make a Policy; the function gets `policy`."""
+
+    @click.option("--max-slowdown", default="5%", show_default=True, metavar="5%", help="The allowance.")
+    @click.option("--allow-different", multiple=True, metavar="NAME",
+                  help=f"Compare although they differ in: {', '.join(DIFFERENCES)}. Repeatable.")  # fmt: skip
+    @click.option("--allow-missing", is_flag=True, help="Cells that head lacks, or a missing base, are no failure.")
+    @click.option("--on-inconclusive", type=click.Choice(["report", "fail", "pass"]), default="report",
+                  show_default=True, help="Exit 3, 1 or 0 where only undecided cells are left.")  # fmt: skip
+    @click.option("--metric", default="time", show_default=True, metavar="NAME",
+                  help=f"What is gated: {', '.join(METRICS)}.")  # fmt: skip
+    @functools.wraps(function)
+    def with_policy(
+        *args: Any, max_slowdown: str, allow_different: tuple[str, ...], allow_missing: bool, on_inconclusive: Any,
+        metric: str, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        names = [name.strip() for text in allow_different for name in text.split(",")]
+        policy = Policy(
+            max_slowdown=parse_percent(max_slowdown),
+            allow_different=names,
+            allow_missing=allow_missing,
+            on_inconclusive=on_inconclusive,
+            metric=metric,
+        )
+        return function(*args, policy=policy, **kwargs)
+
+    return with_policy
+
+
+def output_options(function: Command) -> Command:
+    """Adds --markdown, --junit, --annotations and --json; the function gets them as `output`."""
+
+    @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also as Markdown.")
+    @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also as JUnit XML.")
+    @click.option("--annotations", type=click.Choice(["auto", "github", "azure", "teamcity", "none"]), default="auto",
+                  show_default=True, help="Lines for a CI system; auto: the one that runs this.")  # fmt: skip
+    @json_option
+    @functools.wraps(function)
+    def with_output(
+        *args: Any, markdown: Path | None, junit: Path | None, annotations: str, as_json: bool, **kwargs: Any
+    ) -> Any:
+        output = {"markdown": markdown, "junit": junit, "annotations": annotations, "as_json": as_json}
+        return function(*args, output=output, **kwargs)
+
+    return with_output
+
+
+@click.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("head", type=click.Path(path_type=Path))
+@policy_options
+@output_options
+def gate_command(base: Path, head: Path, policy: Policy, output: dict[str, Any]) -> int:
+    """Fail if HEAD is slower than BASE by more than the allowance, beyond doubt.
+
+    Exit codes: 0 good, 1 slower or broken, 2 bad input, 3 inconclusive or not comparable, 5 wrong results.
+    """
+    document = judge_paths(base, head, policy)
+    present(document, **output)
+    return document.exit_code
+
+
+def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
+    """The verdict on two stored Runs. A missing base has its own message, and passes under --allow-missing."""
+    from andrea_bench.store import read_run
+    from andrea_bench.verdicts import Document, judge
+
+    if not base.exists():
+        if not policy.allow_missing:
+            raise BadInput(
+                f"{base}: there is no baseline; `sweep --out` makes one, --allow-missing lets a first run pass"
+            )
+        head_run = read_run(head)
+        return Document(
+            verdict="same", exit_code=0, reason="no baseline, nothing was compared (--allow-missing)", policy=policy,
+            warnings=[f"there is no baseline {base}; {head_run.folder} with {len(head_run.records)} cells can be one"],
+        )  # fmt: skip
+    return judge(read_run(base), read_run(head), policy)
+
+
+def present(
+    document: "Document", *, markdown: Path | None, junit: Path | None, annotations: str, as_json: bool
+) -> None:
+    """Write a Document in all the forms asked for. Annotation lines go to stdout, or to stderr beside JSON."""
+    from andrea_bench.cli.console import console, print_json
+    from andrea_bench.store import write_whole
+    from andrea_bench.verdicts.annotations import annotations as lines
+    from andrea_bench.verdicts.annotations import system_here
+
+    if markdown:
+        from andrea_bench.verdicts.markdown import markdown as as_markdown
+
+        write_whole(markdown, as_markdown(document).encode())
+    if junit:
+        from andrea_bench.verdicts.junit import junit as as_junit
+
+        write_whole(junit, as_junit(document))
+    if as_json:
+        print_json(document)
+    else:
+        from andrea_bench.verdicts.table import print_document
+
+        print_document(console(), document)
+    system = system_here(os.environ) if annotations == "auto" else annotations
+    if system and system != "none":
+        for line in lines(document, system):
+            print(line, file=sys.stderr if as_json else sys.stdout)

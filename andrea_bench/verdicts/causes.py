@@ -1,0 +1,71 @@
+"""What changed beside the time: the likely causes of a verdict."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from andrea_bench.errors import BadInput
+from andrea_bench.problem import Problem
+from andrea_bench.record import Record
+from andrea_bench.store import StoredRun
+
+FACTS = "facts.json"  # what `inspect --save RUN/facts.json` leaves beside a Run's records
+FACT_FIELDS = ("registers_per_thread", "spill_store_bytes", "spill_load_bytes", "shared_memory_bytes",
+               "mma_efficiency", "occupancy", "code_hash")  # fmt: skip
+
+
+class Causes:
+    """Of two Runs; reads the Facts beside them, where both have some."""
+
+    def __init__(self, base: StoredRun, head: StoredRun) -> None:
+        self._run_wide = list(_run_wide(base, head))
+        self._facts = [_facts(run.folder / FACTS) for run in (base, head)]
+
+    def of(self, base: Record, head: Record) -> list[str]:
+        """What is different about one cell, a line each: the nearest causes first."""
+        found = []
+        if base.selected_backend and head.selected_backend and base.selected_backend != head.selected_backend:
+            found.append(f"selected backend: {base.selected_backend} -> {head.selected_backend}")
+        hashes = base.code.kernel_source_hash, head.code.kernel_source_hash
+        if all(hashes) and hashes[0] != hashes[1]:
+            found.append(f"source of {head.kernel} changed: {hashes[0]} -> {hashes[1]}")
+        return found + list(self._changed_facts(head)) + self._run_wide
+
+    def _changed_facts(self, record: Record) -> Iterator[str]:
+        before, after = (facts.get(_key(record.kernel, record.problem)) for facts in self._facts)
+        for field in FACT_FIELDS:
+            if before and after and before.get(field) != after.get(field):
+                yield f"Facts of {record.kernel}: {field} {before.get(field)} -> {after.get(field)}"
+
+
+def _run_wide(base: StoredRun, head: StoredRun) -> Iterator[str]:
+    environments = base.head.environment, head.head.environment
+    for kind in ("libraries", "variables"):
+        before, after = ({**(e.get(kind) or {})} for e in environments)
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                yield f"{name}: {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+    for name in ("driver_version", "cuda_driver_version", "python"):
+        old, new = (e.get(name) for e in environments)
+        if old and new and old != new:
+            yield f"{name.replace('_', ' ')}: {old} -> {new}"
+
+
+def _facts(file: Path) -> dict[tuple[str, Problem], dict[str, Any]]:
+    """Facts by kernel and Problem; of several GPUs the first. Raises BadInput of what can't be read."""
+    if not file.is_file():
+        return {}
+    found: dict[tuple[str, Problem], dict[str, Any]] = {}
+    try:
+        for entry in json.loads(file.read_bytes())["facts"]:
+            found.setdefault(_key(entry["kernel"], msgspec.convert(entry["problem"], Problem)), entry)
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise BadInput(f"{file}: are no Facts that `inspect --save` wrote ({error})") from None
+    return found
+
+
+def _key(kernel: str, problem: Problem) -> tuple[str, Problem]:
+    return kernel, problem.replace(n_layer=1, batch=1)

@@ -1,0 +1,78 @@
+"""What compare, gate and ab say: the JSON document of schema/verdict.schema.json."""
+
+from typing import Literal
+
+import msgspec
+
+from andrea_bench.problem import Problem
+from andrea_bench.verdicts.policy import Policy
+
+Verdict = Literal["same", "faster", "slower", "broken", "inconclusive", "not_comparable"]
+VERDICTS: tuple[Verdict, ...] = ("broken", "slower", "not_comparable", "inconclusive", "faster", "same")
+
+
+class CellName(msgspec.Struct, kw_only=True):
+    """A cell that only one Run has, or that was timed in neither."""
+
+    cell_id: str
+    suite: str
+    kernel: str
+    problem: Problem
+    reason: str | None = None
+
+
+class CellVerdict(msgspec.Struct, kw_only=True):
+    """The verdict on one cell, and all that it was made of.
+
+    ratio: head time over base time; low to high is its interval at `confidence`, which must be at least
+    `confidence_needed` for any verdict but inconclusive. base_us, head_us: the median of each process (block),
+    in order of block: the values that ratio and interval were made of. allowance: 0.05 is 5 %.
+    smallest_detectable_change: the slowdown that this data would have shown in four of five cases.
+    """
+
+    cell_id: str
+    suite: str
+    kernel: str
+    problem: Problem
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    confidence_needed: float | None = None
+    allowance: float | None = None
+    blocks_base: int = 0
+    blocks_head: int = 0
+    base_us: list[float] = []
+    head_us: list[float] = []
+    verdict: Verdict
+    reason: str
+    smallest_detectable_change: float | None = None
+    processes_needed: int | None = None
+    likely_causes: list[str] = []
+
+
+class Difference(msgspec.Struct, kw_only=True):
+    """Something in which the two Runs differ though they should not; name as --allow-different takes it."""
+
+    name: str
+    text: str
+    allowed: bool
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """The verdict on two Runs. exit_code is that of gate (DESIGN.md section 4.1); reason: why that one won."""
+
+    verdict: Verdict
+    exit_code: int
+    reason: str
+    policy: Policy
+    differences: list[Difference] = []
+    warnings: list[str] = []
+    cells: list[CellVerdict] = []
+    not_timed: list[CellName] = []
+    only_base: list[CellName] = []
+    only_head: list[CellName] = []
+
+    def count(self, verdict: Verdict) -> int:
+        """How many cells have that verdict."""
+        return sum(cell.verdict == verdict for cell in self.cells)

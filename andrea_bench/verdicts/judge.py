@@ -1,0 +1,223 @@
+"""The verdict on two Runs: each cell by its rank interval, all cells as one family."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from andrea_bench.record import TIMED, Record
+from andrea_bench.statistics import (
+    Ratio,
+    Shift,
+    benjamini_hochberg,
+    holm,
+    least_units,
+    median,
+    paired_shift,
+    smallest_detectable_change,
+    units_needed,
+    unpaired_shift,
+)
+from andrea_bench.store import StoredRun
+from andrea_bench.verdicts.causes import Causes
+from andrea_bench.verdicts.document import CellName, CellVerdict, Document, Verdict
+from andrea_bench.verdicts.join import Pair, join, refuse_copies, run_differences
+from andrea_bench.verdicts.outcome import conclude
+from andrea_bench.verdicts.policy import Policy
+
+Blocks = dict[int, float]  # the median of each block, by its number
+
+
+class Invalid(Exception):
+    """Samples that can't be judged, and why."""
+
+
+@dataclass
+class Timed:
+    """A cell that was timed in both Runs, with its block medians (microseconds) and their shift."""
+
+    base: Record
+    head: Record
+    base_us: list[float]
+    head_us: list[float]
+    shift: Shift
+    allowance: float
+
+
+def judge(base: StoredRun, head: StoredRun, policy: Policy) -> Document:
+    """The verdict on every cell of two Runs, and on the whole. Raises BadInput where both are one Run."""
+    refuse_copies(base, head)
+    document = Document(verdict="same", exit_code=0, reason="", policy=policy)
+    document.differences = run_differences(base, head, policy)
+    for side, run in (("base", base), ("head", head)):
+        if not run.head.complete:
+            document.warnings.append(f"{side} {run.folder} is not complete: `sweep --resume` measures the rest")
+    pairs = list(join(base.records, head.records, policy))
+    judged = Judged(document, Causes(base, head))
+    forbidden = "; ".join(d.text for d in document.differences if not d.allowed)
+    for pair in pairs:
+        judged.sort(pair, forbidden)
+    judged.decide()
+    conclude(document, [record for record in head.records if record.status == "wrong"])
+    return document
+
+
+class Judged:
+    """Sorts pairs into those with a verdict already and those to be tested; then tests these as one family."""
+
+    def __init__(self, document: Document, causes: Causes) -> None:
+        self._document, self._policy, self._causes = document, document.policy, causes
+        self._slots: list[CellVerdict | Timed] = []
+
+    def sort(self, pair: Pair, forbidden: str) -> None:
+        """Give the pair its verdict, or a place among those to be tested."""
+        base, head = pair.base, pair.head
+        if base is None or head is None:
+            self._missing(base, head, forbidden)
+        elif forbidden or any(not d.allowed for d in pair.differs):
+            why = "; ".join(filter(None, [forbidden, *(d.text for d in pair.differs if not d.allowed)]))
+            self._give(base, head, "not_comparable", why)
+            self._document.differences += [d for d in pair.differs if d not in self._document.differences]
+        elif head.status == "wrong":
+            self._give(base, head, "broken", f"gives wrong results: {head.reason}")
+        elif base.status not in TIMED:
+            why = f"{base.status} in base ({base.reason}), {head.status} in head"
+            self._document.not_timed.append(_name(head, why + (f" ({head.reason})" if head.reason else "")))
+        elif head.status not in TIMED:
+            self._give(base, head, "broken", f"was ok, is {head.status}: {head.reason}")
+        else:
+            self._document.differences += [d for d in pair.differs if d not in self._document.differences]
+            self._timed(base, head)
+
+    def _missing(self, base: Record | None, head: Record | None, forbidden: str) -> None:
+        if base is None:
+            assert head is not None
+            self._document.only_head.append(_name(head))
+            if head.status == "wrong":
+                self._give(head, head, "broken", f"is new and gives wrong results: {head.reason}")
+            return
+        self._document.only_base.append(_name(base))
+        if base.status in TIMED and not self._policy.allow_missing and not forbidden:
+            self._give(base, base, "broken", "was ok, is missing in head (--allow-missing lets it pass)")
+
+    def _timed(self, base: Record, head: Record) -> None:
+        doubts = [f"{side} is {why}" for side, record in (("base", base), ("head", head)) if (why := _doubt(record))]
+        if doubts:
+            self._give(base, head, "inconclusive", "; ".join(doubts))
+            return
+        try:
+            base_blocks, head_blocks = _block_medians(base, "base"), _block_medians(head, "head")
+            shift = self._shift(base_blocks, head_blocks)
+        except Invalid as error:
+            self._give(base, head, "inconclusive", f"invalid: {error}")
+            return
+        base_us, head_us = list(base_blocks.values()), list(head_blocks.values())
+        allowance = self._policy.allowance(median(base_us))
+        self._slots.append(Timed(base, head, base_us, head_us, shift, allowance))
+
+    def _shift(self, base: Blocks, head: Blocks) -> Shift:
+        if not self._policy.paired:
+            return unpaired_shift(list(head.values()), list(base.values()))
+        if base.keys() != head.keys():
+            raise Invalid("blocks of base and head are not the same, so that they can't be paired")
+        return paired_shift([math.log(head[block] / base[block]) for block in base])
+
+    def _give(self, base: Record, head: Record, verdict: Verdict, reason: str) -> None:
+        causes = self._causes.of(base, head) if base is not head else []
+        self._slots.append(
+            CellVerdict(**_fields(head), verdict=verdict, reason=reason, likely_causes=causes)
+        )  # fmt: skip
+
+    def decide(self) -> None:
+        """Test all timed cells as one family, and hand all cells to the document in order."""
+        tested = [slot for slot in self._slots if isinstance(slot, Timed)]
+        p_values = [timed.shift.p_above(1 + timed.allowance) for timed in tested]
+        level = 1 - self._policy.confidence
+        family = holm if self._policy.family == "holm" else benjamini_hochberg
+        levels = iter(family(p_values, level))
+        self._document.cells = [
+            self._verdict(slot, 1 - next(levels)) if isinstance(slot, Timed) else slot for slot in self._slots
+        ]
+
+    def _verdict(self, timed: Timed, confidence: float) -> CellVerdict:
+        found = timed.shift.ratio(confidence)
+        verdict, reason = decide(found, timed.allowance, confidence)
+        paired = self._policy.paired
+        cell = CellVerdict(
+            **_fields(timed.head), verdict=verdict, reason=reason, ratio=found.ratio, low=found.low, high=found.high,
+            confidence=found.confidence, confidence_needed=confidence, allowance=timed.allowance,
+            blocks_base=len(timed.base_us), blocks_head=len(timed.head_us),
+            base_us=timed.base_us, head_us=timed.head_us,
+            smallest_detectable_change=smallest_detectable_change(found, timed.allowance, confidence),
+        )  # fmt: skip
+        if verdict == "inconclusive":
+            cell.processes_needed = units_needed(found, timed.allowance, confidence, paired=paired)
+            cell.reason += _cure(cell, least_units(confidence, paired=paired))
+        if verdict != "same":
+            cell.likely_causes = self._causes.of(timed.base, timed.head)
+        suspicions = [r for record in (timed.base, timed.head) for r in record.validity.reasons]
+        if suspicions:
+            cell.reason += f" (suspect: {'; '.join(dict.fromkeys(suspicions))})"
+        return cell
+
+
+def decide(found: Ratio, allowance: float, confidence: float) -> tuple[Verdict, str]:
+    """The verdict that an interval gives, and its reason.
+
+    slower: all of it lies beyond the allowance. faster: all of it lies beyond the same change the other way.
+    same: it ends within the allowance; a speed-up that it can't rule out is no reason to fail."""
+    shown = f"{found.ratio:.4f} ({found.low:.4f} to {found.high:.4f})"
+    allowed = f"the allowance of {100 * allowance:.3g} %"
+    if found.confidence < confidence - 1e-9:
+        return "inconclusive", f"{found.ratio:.4f}, too few processes for an interval"
+    if found.low > 1 + allowance:
+        return "slower", f"{shown} lies beyond {allowed}"
+    if found.high < 1 / (1 + allowance):
+        return "faster", f"{shown} lies beyond {allowed} the other way"
+    if found.high <= 1 + allowance:
+        return "same", f"{shown} lies within {allowed}"
+    return "inconclusive", f"{shown} reaches across {allowed}"
+
+
+def _cure(cell: CellVerdict, least: int) -> str:
+    """What the data could have shown, and what would settle the case."""
+    shown = cell.smallest_detectable_change
+    if shown is None:
+        return (
+            f": {cell.blocks_base} in base and {cell.blocks_head} in head; {100 * (cell.confidence_needed or 0):.4g} % "
+            f"confidence needs {least} a side (sweep --processes {least})"
+        )
+    needed = cell.processes_needed
+    cure = f"about {needed} processes a side would settle it" if needed else "it lies too near to be settled"
+    return f"; the smallest slowdown this data could have shown is {100 * shown:.2g} %; {cure}"
+
+
+def _block_medians(record: Record, side: str) -> Blocks:
+    """The median of each block, in order of block. Raises Invalid where a sample is no time."""
+    samples = record.samples_us
+    if not samples:
+        raise Invalid(f"{side} is {record.status} but has no samples")
+    if len(record.block) != len(samples):
+        raise Invalid(f"{side} has {len(samples)} samples but {len(record.block)} blocks")
+    if not (min(samples) > 0 and math.isfinite(sum(samples))):
+        worst = next(s for s in samples if not (s > 0 and math.isfinite(s)))
+        raise Invalid(f"{side} holds a time of {worst:g} us")
+    by_block: dict[int, list[float]] = {}
+    for block, sample in zip(record.block, samples, strict=True):
+        by_block.setdefault(block, []).append(sample)
+    return {block: median(by_block[block]) for block in sorted(by_block)}
+
+
+def _doubt(record: Record) -> str | None:
+    if record.status == "throttled":
+        return f"throttled ({record.reason})"
+    if record.validity.verdict == "invalid":
+        return f"invalid ({'; '.join(record.validity.reasons)})"
+    return None
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("cell_id", "suite", "kernel", "problem")}
+
+
+def _name(record: Record, reason: str | None = None) -> CellName:
+    return CellName(**_fields(record), reason=reason)

@@ -1,0 +1,76 @@
+"""From the cells' verdicts to the one of the whole, its exit code and the reason that won."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from andrea_bench.record import Record
+from andrea_bench.statistics import median
+from andrea_bench.verdicts.document import VERDICTS, CellVerdict, Document, Verdict
+
+REGRESSION, NOT_DECIDED, WRONG = 1, 3, 5  # exit codes of DESIGN.md section 4.1
+UNIT_FACTOR = 1000.0  # between two units of time
+
+
+def conclude(document: Document, wrong: Sequence[Record]) -> None:
+    """Set verdict, exit code and reason of the whole. wrong: head's Records with wrong results."""
+    _look_at_units(document)
+    counts = Counter(cell.verdict for cell in document.cells)
+    if any(d.name == "device" and d.allowed for d in document.differences):
+        document.warnings.append("the devices differ: ratios are shown, but nothing passes or fails by them")
+    document.verdict, document.exit_code = _outcome(document, counts, bool(wrong))
+    document.reason = _reason(document, counts, len(wrong))
+
+
+def _outcome(document: Document, counts: Counter[Verdict], wrong: bool) -> tuple[Verdict, int]:
+    policy = document.policy
+    if wrong:
+        return "broken", WRONG
+    if any(d.name == "device" for d in document.differences):
+        return "not_comparable", NOT_DECIDED
+    if counts["broken"] or counts["slower"]:
+        return ("broken" if counts["broken"] else "slower"), REGRESSION
+    if counts["not_comparable"]:
+        return "not_comparable", NOT_DECIDED
+    if not document.cells:
+        passes = policy.allow_missing and document.only_base
+        return ("same", 0) if passes else ("inconclusive", NOT_DECIDED)
+    if counts["inconclusive"]:
+        return "inconclusive", {"report": NOT_DECIDED, "fail": REGRESSION, "pass": 0}[policy.on_inconclusive]
+    return ("faster" if counts["faster"] else "same"), 0
+
+
+def _reason(document: Document, counts: Counter[Verdict], wrong: int) -> str:
+    """Why this outcome won, and what else there is."""
+    told = ", ".join(f"{counts[verdict]} {verdict.replace('_', ' ')}" for verdict in VERDICTS if counts[verdict])
+    if wrong:
+        return f"{wrong} cells give wrong results in head; of all: {told}"
+    if document.verdict == "not_comparable":
+        texts = (
+            list(dict.fromkeys(d.text for d in document.differences))
+            or [c.reason for c in document.cells if c.verdict == "not_comparable"][:1]
+        )
+        return f"{'; '.join(texts)}; --allow-different NAME compares all the same; {told}"
+    if not document.cells:
+        timed = f"{len(document.not_timed)} cells could run in neither" if document.not_timed else "no cell is in both"
+        return f"nothing to compare: {timed}"
+    return told
+
+
+def _look_at_units(document: Document) -> None:
+    """Times a thousand times off in every cell are another unit, not a slowdown."""
+    ratios = [cell.ratio for cell in document.cells if cell.ratio is not None]
+    if not ratios:
+        return
+    power = round(math.log(median(ratios), UNIT_FACTOR))
+    if power and all(abs(math.log(r, UNIT_FACTOR) - power) < 0.1 for r in ratios):
+        for cell in document.cells:
+            if cell.ratio is not None:
+                _refuse_units(cell, power)
+
+
+def _refuse_units(cell: CellVerdict, power: int) -> None:
+    cell.verdict = "not_comparable"
+    cell.reason = (
+        f"every time in head is about {UNIT_FACTOR**power:g} times that in base: one of them is not in microseconds"
+    )

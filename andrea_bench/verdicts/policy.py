@@ -1,0 +1,71 @@
+"""Policy: by which rules two Runs are judged."""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from andrea_bench.errors import BadInput, unknown_name
+
+# What two Runs may differ in, by the name that --allow-different takes.
+DIFFERENCES = ("device", "timing_mode", "cache", "threads")
+# Direction of better of what a gate may be asked for. All follow from time: a rate is work over time, and the
+# work of a cell is fixed, so that the ratio of cost is the ratio of times.
+METRICS = {"time": "lower", "tflops": "higher", "gb_per_s": "higher"}
+# What a clock around one call tells apart at best; a change below it is none. (A perf_counter call costs
+# 0.04 to 0.1 us.)
+FLOOR_US = 0.1
+
+OnInconclusive = Literal["report", "fail", "pass"]
+Family = Literal["holm", "benjamini_hochberg"]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of a verdict; written into the document so that it can be recomputed.
+
+    max_slowdown: the allowance (0.05 is 5 %). confidence: over the whole family of cells. family: how it is
+    shared among them. paired: whether equal blocks of both sides are pairs (one process each, taken in turn).
+    on_inconclusive: what becomes of the exit code (`report`: 3). floor_us: smallest change that counts.
+    """
+
+    max_slowdown: float = 0.05
+    confidence: float = 0.95
+    family: Family = "holm"
+    paired: bool = False
+    metric: str = "time"
+    on_inconclusive: OnInconclusive = "report"
+    allow_missing: bool = False
+    allow_different: list[str] = []
+    floor_us: float = FLOOR_US
+
+    def __post_init__(self) -> None:
+        for name in self.allow_different:
+            if name not in DIFFERENCES:
+                raise unknown_name("difference for --allow-different", name, DIFFERENCES)
+        if self.metric not in METRICS:
+            raise BadInput(
+                f"metric {self.metric!r} can't be gated: it is not known whether more of it is better; "
+                f"known: {', '.join(METRICS)}"
+            )
+
+    def allowance(self, base_us: float) -> float:
+        """The allowance of a cell whose base time is `base_us`: that of the policy, or the floor's share."""
+        return max(self.max_slowdown, self.floor_us / base_us)
+
+
+def parse_percent(text: str, option: str = "--max-slowdown") -> float:
+    """`5%` as 0.05. Raises BadInput; a bare number is refused with its two readings, for 5 has been meant as
+    5 % by some and 0.05 by others."""
+    stripped = text.strip()
+    number = stripped.removesuffix("%").strip()
+    try:
+        value = float(number)
+    except ValueError:
+        raise BadInput(f"{option} {text}: is not a percentage; write it as {option} 5%") from None
+    if not (math.isfinite(value) and 0 <= value <= 1000):
+        raise BadInput(f"{option} {text}: is not between 0% and 1000%")
+    if not stripped.endswith("%"):
+        raise BadInput(
+            f"{option} {text}: is ambiguous; write {option} {value:g}%, or {option} {100 * value:g}% if it is a share"
+        )
+    return value / 100

@@ -1,0 +1,52 @@
+"""A Document in words and rows, as every format of it shows them."""
+
+from collections.abc import Iterator
+
+from andrea_bench.verdicts.document import VERDICTS, CellVerdict, Document
+
+MOST_ROWS = 50  # of a table on a terminal or in a comment; JSON and JUnit hold all cells
+
+
+def headline(document: Document) -> str:
+    """The verdict, the reason that won and the exit code, in one line."""
+    verdict = document.verdict.replace("_", " ")
+    return f"{verdict}: {document.reason} (exit {document.exit_code})"
+
+
+def rows(document: Document) -> list[CellVerdict]:
+    """The cells by weight of their verdict, the worst first, `same` last; within one by ratio."""
+    weight = {verdict: i for i, verdict in enumerate(VERDICTS)}
+    return sorted(document.cells, key=lambda cell: (weight[cell.verdict], -(cell.ratio or 0), cell.cell_id))
+
+
+def cell_name(cell: CellVerdict) -> str:
+    """Suite, kernel and sizes of a cell."""
+    return f"{cell.suite} {cell.kernel} {cell.problem.label()}"
+
+
+def ratio_text(cell: CellVerdict) -> str:
+    """`1.062 (1.041 to 1.080)`; a ratio alone where its processes are too few for an interval."""
+    if cell.ratio is None or cell.low is None or cell.high is None:
+        return "-"
+    if not _reached(cell):
+        return f"{cell.ratio:.3f}"
+    return f"{cell.ratio:.3f} ({cell.low:.3f} to {cell.high:.3f})"
+
+
+def _reached(cell: CellVerdict) -> bool:
+    return (cell.confidence or 0.0) >= (cell.confidence_needed or 0.0) - 1e-9
+
+
+def remarks(document: Document) -> Iterator[str]:
+    """What a reader must know beside the rows: warnings, allowed differences, cells that one side lacks."""
+    yield from document.warnings
+    for difference in document.differences:
+        yield f"{'differs, allowed' if difference.allowed else 'differs'}: {difference.text}"
+    for side, cells in (("base", document.only_base), ("head", document.only_head)):
+        if cells:
+            few = ", ".join(f"{c.suite} {c.kernel} {c.problem.label()}" for c in cells[:3])
+            yield f"{len(cells)} cells only in {side}: {few}{', ...' if len(cells) > 3 else ''}"
+    if document.not_timed:
+        yield f"{len(document.not_timed)} cells without a time in base, such as {document.not_timed[0].kernel}: " + (
+            document.not_timed[0].reason or ""
+        )

@@ -1,0 +1,228 @@
+"""The verbs gate and compare: exit codes, one line for bad input, every output form."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import msgspec
+import pytest
+from verdict_runs import make_record
+
+from andrea_bench.cli.main import main
+from andrea_bench.errors import BadInput
+from andrea_bench.verdicts import parse_percent
+
+WriteRun = Callable[..., Path]
+BASE = [100.0, 101.0, 99.5, 100.4, 99.8, 100.9, 100.2, 99.1]
+SCHEMA = json.loads((Path(__file__).parents[2] / "andrea_bench/schema/verdict.schema.json").read_text())
+
+
+def runs(write_run: WriteRun, factor: float) -> tuple[str, str]:
+    base = write_run("base run", [make_record(k, BASE) for k in ("a", "b")])
+    head = write_run("head", [make_record("a", BASE[::-1]), make_record("b", [factor * us for us in BASE[::-1]])])
+    return str(base), str(head)
+
+
+@pytest.fixture(autouse=True)
+def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("factor", "options", "exit_code"),
+    [(1.0, [], 0), (1.2, [], 1), (1.2, ["--max-slowdown", "30%"], 0), (1.05, [], 3),
+     (1.05, ["--on-inconclusive", "fail"], 1), (1.05, ["--on-inconclusive", "pass"], 0), (0.8, [], 0)],
+)  # fmt: skip
+def test_exit_codes_and_schema(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str], factor: float, options: list[str], exit_code: int
+) -> None:
+    paths = runs(write_run, factor)
+    assert main(["gate", *paths, "--json", *options]) == exit_code
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert document["exit_code"] == exit_code
+    assert main(["compare", *paths, "--json", *options]) == 0
+    compared = json.loads(capsys.readouterr().out)
+    jsonschema.validate(compared, SCHEMA)
+    assert compared["exit_code"] == exit_code
+    assert compared["policy"]["family"] == "benjamini_hochberg"
+
+
+def test_table_names_the_slow_cell_first(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", *runs(write_run, 1.2)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("slower") and " b " in lines[1] and "1.200" in lines[1]
+    assert lines[-1] == "slower: 1 slower, 1 same (exit 1)"
+
+
+@pytest.mark.parametrize(
+    ("system", "variable", "start"),
+    [("github", "GITHUB_ACTIONS", "::error title=slower head_width b"),
+     ("azure", "TF_BUILD", "##vso[task.logissue type=error]slower head_width b"),
+     ("teamcity", "TEAMCITY_VERSION", "##teamcity[message text='slower head_width b")],
+)  # fmt: skip
+def test_annotations_of_ci_systems(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, system: str,
+    variable: str, start: str,
+) -> None:  # fmt: skip
+    paths = runs(write_run, 1.2)
+    monkeypatch.setenv(variable, "true")
+    main(["gate", *paths])
+    assert sum(line.startswith(start) for line in capsys.readouterr().out.splitlines()) == 1
+    main(["gate", *paths, "--json"])
+    captured = capsys.readouterr()
+    json.loads(captured.out)
+    assert start in captured.err
+    main(["gate", *paths, "--annotations", "none"])
+    assert start not in capsys.readouterr().out
+
+
+def test_markdown_and_junit(write_run: WriteRun, tmp_path: Path) -> None:
+    hostile = "a|b <script> [x](y) @me \x07"
+    head = make_record("a", status="error", reason=hostile)
+    base = write_run("b", [make_record("a", BASE), make_record("b", BASE), make_record("c", [5.0])])
+    other = write_run("h", [head, make_record("b", [1.2 * us for us in BASE]), make_record("c", [5.1])])
+    markdown, junit = tmp_path / "out.md", tmp_path / "out.xml"
+    assert main(["gate", str(base), str(other), "--markdown", str(markdown), "--junit", str(junit)]) == 1
+    text = markdown.read_text()
+    assert text.startswith("**broken: 1 broken, 1 slower, 1 inconclusive")
+    assert "a\\|b \\<script\\> \\[x\\](y) \\@me" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows] == ["| verdict", "| broken", "| slower", "| inconclusive"]
+    suite = ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "1")
+    failure = suite.find("testcase/failure")
+    assert failure is not None and "a|b <script>" in (failure.get("message") or "")
+
+
+def test_a_full_disk_is_one_line(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", *runs(write_run, 1.0), "--markdown", "/dev/full/x.md"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("5", "ambiguous; write --max-slowdown 5%, or --max-slowdown 500% if it is a share"),
+     ("0.05", "ambiguous; write --max-slowdown 0.05%, or --max-slowdown 5% if it is a share"),
+     ("five", "not a percentage"), ("%", "not a percentage"), ("-5%", "not between"), ("nan%", "not between"),
+     ("inf%", "not between"), ("2000%", "not between"), ("", "not a percentage")],
+)  # fmt: skip
+def test_percentages_that_are_refused(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    assert main(["gate", *runs(write_run, 1.0), "--max-slowdown", text]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and len(captured.err.splitlines()) == 1 and captured.out == ""
+
+
+def test_percentages_that_are_taken() -> None:
+    assert [parse_percent(t) for t in ("5%", "0.5 %", " 12% ", "0%")] == [0.05, 0.005, 0.12, 0.0]
+    with pytest.raises(BadInput):
+        parse_percent("5")
+
+
+BAD_RECORDS = {
+    "empty head": ("run.json", ""),
+    "an object without fields": ("run.json", "{}"),
+    "an array": ("run.json", "[]"),
+    "null results": ("run.json", '{"results": null}'),
+    "cut JSON": ("run.json", '{"started_at": "2026'),
+    "a newer schema": ("run.json", '{"schema_version": 99, "started_at": "x"}'),
+    "a cut record": ("records.jsonl", '{"cell_id": "x"'),
+    "a record without fields": ("records.jsonl", "{}\n"),
+    "an array for a record": ("records.jsonl", "[]\n"),
+    "a null sample": ("records.jsonl", None),
+    "bytes that are no text": ("records.jsonl", b"\xff\xfe\n"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RECORDS)
+@pytest.mark.parametrize("side", [0, 1])
+def test_bad_files_are_one_line_that_names_the_file(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str], case: str, side: int
+) -> None:
+    paths = runs(write_run, 1.0)
+    file, content = BAD_RECORDS[case]
+    if content is None:
+        content = msgspec.json.encode(make_record("a", BASE)).replace(b"100.0", b"null") + b"\n"
+    (Path(paths[side]) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    for verb in ("gate", "compare"):
+        assert main([verb, *paths]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and len(captured.err.splitlines()) == 1
+        assert file in captured.err
+
+
+def test_nan_and_infinity_in_a_file_never_pass(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("NaN", "Infinity", "-Infinity", "0", "-1"):
+        line = msgspec.json.encode(make_record("a", BASE)).decode().replace("100.0", name, 1)
+        base = write_run(f"b{name}", [make_record("a", BASE[::-1])])
+        head = write_run(f"h{name}", [line])
+        assert main(["gate", str(base), str(head), "--json"]) == 3
+        document = json.loads(capsys.readouterr().out)
+        assert document["cells"][0]["verdict"] == "inconclusive" and "invalid" in document["cells"][0]["reason"]
+
+
+def test_a_missing_baseline_has_its_own_message(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    _, head = runs(write_run, 1.0)
+    assert main(["gate", "nowhere", head]) == 2
+    assert "no baseline" in capsys.readouterr().err
+    assert main(["gate", "nowhere", head, "--allow-missing", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert "no baseline" in document["reason"]
+    assert main(["gate", head, "nowhere", "--allow-missing"]) == 2
+    capsys.readouterr()
+    assert main(["gate", str(Path(head).parent), head]) == 2
+    assert "is no Run" in capsys.readouterr().err
+
+
+def test_records_of_older_versions_are_compared_on_what_they_have(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(msgspec.json.encode(make_record("a", BASE)))
+    for name in ("validity", "counters", "code", "host_us", "selected_backend", "order"):
+        del document[name]
+    base = write_run("b", [json.dumps({**document, "a_newer_field": 1})])
+    head = write_run("h", [make_record("a", BASE[::-1])])
+    assert main(["gate", str(base), str(head)]) == 0
+
+
+def test_zeros_are_numbers(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """No spread at all: the smallest detectable change beyond an allowance of 0 is 0, and is shown as such."""
+    base = write_run("b", [make_record("a", [100.0] * 6)])
+    head = write_run("h", [make_record("a", [100.0] * 7)])
+    assert main(["gate", str(base), str(head), "--json", "--max-slowdown", "0%"]) == 0
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert cell["ratio"] == cell["low"] == cell["high"] == 1.0
+    assert cell["smallest_detectable_change"] == pytest.approx(0.001)  # the clock's floor: 0.1 of 100 us
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(("factor", "exit_code"), [(1.0, 0), (1.2, 1), (1.05, 3)])
+def test_the_document_keeps_the_code_that_make_loses(
+    write_run: WriteRun, tmp_path: Path, factor: float, exit_code: int
+) -> None:
+    """make turns any failure into its own 2."""
+    base, head = runs(write_run, factor)
+    gate = f"{sys.executable} -m andrea_bench gate '{base}' '{head}' --json > verdict.json"
+    (tmp_path / "Makefile").write_text(f"gate:\n\t@{gate}\n")
+    done = subprocess.run(["make", "-C", str(tmp_path), "gate"], capture_output=True, check=False)
+    assert done.returncode == (2 if exit_code else 0)
+    assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == exit_code
+
+
+def test_gate_never_imports_torch(write_run: WriteRun) -> None:
+    base, head = runs(write_run, 1.0)
+    code = (
+        "import sys; from andrea_bench.cli.main import main; main(['gate', *sys.argv[1:]]); "
+        "heavy = {'torch', 'triton', 'scipy', 'numpy', 'polars'} & set(sys.modules); sys.exit(str(heavy or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, base, head], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
