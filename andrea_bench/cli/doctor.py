@@ -103,9 +103,9 @@ def _why_not(kernel: "Kernel", device: str) -> str | None:
 def _small_problems(kernel: "Kernel") -> list["Problem"]:
     from andrea_bench.problem import Problem
 
-    sizes = {"kv_len": 16, "n_head": 2, "head_dim": 64}
+    small = Problem(seq_len=16, kv_len=16, n_head=2, head_dim=64)
     return [
-        Problem(seq_len=1 if direction == "decode" else 16, dtype=dtype, direction=direction, **sizes)
+        small.replace(seq_len=1 if direction == "decode" else 16, dtype=dtype, direction=direction)
         for direction in kernel.directions
         for dtype in kernel.dtypes
     ]

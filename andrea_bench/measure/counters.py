@@ -111,16 +111,18 @@ class _GpuWatch:
 
     def before(self) -> None:
         self.gpu.lost = False
-        self.first = self.gpu.state()
-        self.others = foreign_processes(self.gpu)
+        self.first = self._sample()
         self.totals = self.gpu.totals()
-        self.sampler = Sampler(self.gpu.state)
+        self.sampler = Sampler(self._sample)
         self.sampler.start()
+
+    def _sample(self) -> Readings:
+        return self.gpu.state() | {"others": foreign_processes(self.gpu)}
 
     def after(self, interval_s: float) -> Readings:
         samples = self.sampler.stop()
         totals = self.gpu.totals()
-        last = self.gpu.state()
+        last = self._sample()
         samples.append(last)
         read = summary(samples, self.identity)
         for name in self.totals:
@@ -132,7 +134,7 @@ class _GpuWatch:
             energy = {"gpu_energy_joules": None, "gpu_energy_joules_reason": reason}
         read |= energy
         read |= _renamed("gpu_temperature_start_celsius", "temperature_celsius", self.first)
-        read |= _foreign(self.others, foreign_processes(self.gpu))
+        read |= _foreign([self.first["others"], *(sample["others"] for sample in samples)])
         read["gpu_lost"] = self.gpu.lost
         if self.sampler.failure:
             read["gpu_sampler_failure"] = self.sampler.failure
@@ -187,12 +189,12 @@ def foreign_processes(gpu: Device, root: Path = cpu.ROOT) -> list[Readings] | st
     return others
 
 
-def _foreign(before: list[Readings] | str, after: list[Readings] | str) -> Readings:
-    """Foreign processes seen at either end."""
-    if isinstance(before, str) or isinstance(after, str):
-        reason = after if isinstance(after, str) else before
-        return {"gpu_foreign_processes": None, "gpu_foreign_processes_reason": reason}
-    return {"gpu_foreign_processes": list({p["pid"]: p for p in (*before, *after)}.values())}
+def _foreign(looks: list[list[Readings] | str]) -> Readings:
+    """Every foreign process of any look; where no look could list them, why."""
+    lists = [look for look in looks if not isinstance(look, str)]
+    if not lists:
+        return {"gpu_foreign_processes": None, "gpu_foreign_processes_reason": looks[-1]}
+    return {"gpu_foreign_processes": list({p["pid"]: p for p in chain(*lists)}.values())}
 
 
 def _renamed(name: str, source: str, readings: Mapping[str, Any]) -> Readings:

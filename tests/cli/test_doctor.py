@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -182,3 +183,26 @@ def test_monitor_never_imports_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_ctrl_c_ends_monitor_without_a_traceback():
+    command = [sys.executable, "-m", "andrea_bench", "monitor", "--json", "--interval", "0.1"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    json.loads(running.stdout.readline())
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=20)
+    assert (running.returncode, said) == (130, "andrea-bench: interrupted\n")
+
+
+def test_monitor_on_a_terminal_redraws_in_place():
+    pty = pytest.importorskip("pty", reason="terminals are read through a pty, which this system lacks")
+    main_end, terminal = pty.openpty()
+    command = [sys.executable, "-m", "andrea_bench", "monitor", "--count", "2", "--interval", "0.1"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, env=environment, timeout=20)
+    shown = os.read(main_end, 100_000).decode()
+    os.close(main_end)
+    os.close(terminal)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[1A" in shown, "the cursor goes back up"
+    assert "CPU" in shown

@@ -244,13 +244,18 @@ def test_temperature_drift(stand_in):
 # ---- other processes on the card ------------------------------------------------------------------------
 def test_foreign_processes_before_and_during(stand_in, monkeypatch):
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    stand_in(pids=f"{os.getpid()},1")
+    mine = f"{os.getpid()},{other.pid}"  # a child is ours
+    stand_in(pids=mine)
     watch = Watch("cuda:0", gpu_uuid=A)
     watch.before()
-    monkeypatch.setenv("STAND_IN_PIDS", f"{os.getpid()},{other.pid}")
+    monkeypatch.setenv("STAND_IN_PIDS", f"{mine},1")
+    taken = len(watch._gpu.sampler._readings)
+    while len(watch._gpu.sampler._readings) < taken + 2:
+        time.sleep(0.005)
+    monkeypatch.setenv("STAND_IN_PIDS", mine)
     seen = watch.after()
     other.communicate(b"\n")
-    assert [process["pid"] for process in seen.counters["gpu_foreign_processes"]] == [1], "a child is ours"
+    assert [process["pid"] for process in seen.counters["gpu_foreign_processes"]] == [1], "gone before the end"
     assert "other processes on the GPU: 1" in seen.validity(True).reasons
 
 
