@@ -90,7 +90,7 @@ def test_text_of_users_is_printed_literally(capsys: pytest.CaptureFixture[str]) 
     odd = Path("x[red]y :fire: [a].py")
     shutil.copy(STUBS, odd)
     assert main(["sweep", "attention", *TINY, "--kernel", f"{odd}:broken", "--fake-clock", "--out", "rack[/a]"]) == 0
-    text = capsys.readouterr().out.replace("\n", " ")
+    text = " ".join(capsys.readouterr().out.split())
     assert "x[red]y :fire: [a].py:broken" in text
     assert "[/] crashed [red]here" in text
     assert "The Run lies in rack[/a]" in text
