@@ -222,7 +222,8 @@ def test_gate_never_imports_torch(write_run: WriteRun) -> None:
     base, head = runs(write_run, 1.0)
     code = (
         "import sys; from andrea_bench.cli.main import main; main(['gate', *sys.argv[1:]]); "
-        "heavy = {'torch', 'triton', 'scipy', 'numpy', 'polars'} & set(sys.modules); sys.exit(str(heavy or ''))"
+        "heavy = {'torch', 'triton', 'scipy', 'numpy', 'polars'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code, base, head], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
