@@ -14,18 +14,24 @@ from andrea_bench.protocol import Protocol
 REPEATS = 200
 
 
+def watch_group() -> None:
+    """As the measuring process does it: a Watch for each Group."""
+    watch = Watch("cpu")
+    watch.before()
+    watch.after().validity(converged=True, drift=0.0)
+
+
 def main() -> None:
     started = time.perf_counter()
-    watch = Watch("cpu")
-    made_s = time.perf_counter() - started
+    watch_group()
+    first_s = time.perf_counter() - started
     started = time.perf_counter()
     for _ in range(REPEATS):
-        watch.before()
-        watch.after().validity(converged=True, drift=0.0)
+        watch_group()
     group_s = (time.perf_counter() - started) / REPEATS
-    print(f"a Watch is made in {made_s * 1e3:.2f} ms, watches a Group in {group_s * 1e3:.2f} ms")
+    print(f"watching a process's first Group costs {first_s * 1e3:.2f} ms, each other {group_s * 1e3:.2f} ms")
     for name, seconds in (("its time limit", Protocol().time_limit_s), ("a fifth of a second", 0.2)):
-        share = (made_s + group_s) / seconds
+        share = group_s / seconds
         print(f"of a Group that takes {name} ({seconds:g} s): {share:.3%} {'(below 1 %)' if share < 0.01 else ''}")
 
 

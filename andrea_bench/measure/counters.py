@@ -7,6 +7,7 @@ the driver is asked before and after, and a thread samples clocks, power and tem
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
@@ -55,10 +56,6 @@ class Watch:
 
     def __init__(self, device: str, gpu_uuid: str | None = None, pci_bus_id: str | None = None) -> None:
         self.device = device
-        settings = cpu.machine()
-        self._settings = {
-            f"cpu_{key}": settings[key] for name in CPU_SETTINGS for key in (name, f"{name}_reason") if key in settings
-        }
         self._before = cpu.snapshot()
         self._looks = deque([self._before], maxlen=64)
         self._gpu: _GpuWatch | None = None
@@ -83,7 +80,7 @@ class Watch:
         start = self._window_start(after.time_s)
         self._looks.append(after)
         counters: Readings = {"interval_s": round(interval_s, 4)}
-        counters |= cpu.between(start, after) | self._settings
+        counters |= cpu.between(start, after) | _cpu_settings()
         name = "temperature_celsius"
         first = {name: self._before.temperature_celsius, f"{name}_reason": self._before.reasons.get(name)}
         counters |= _renamed("cpu_temperature_start_celsius", name, first)
@@ -100,6 +97,13 @@ class Watch:
             return self._before
         long_enough = [look for look in self._looks if end_s - look.time_s >= MIN_WINDOW_S]
         return long_enough[-1] if long_enough else self._looks[0]
+
+
+@cache
+def _cpu_settings() -> Readings:
+    """The settings of CPU_SETTINGS, read once: nothing here changes them."""
+    read = cpu.machine()
+    return {f"cpu_{key}": read[key] for name in CPU_SETTINGS for key in (name, f"{name}_reason") if key in read}
 
 
 class _GpuWatch:

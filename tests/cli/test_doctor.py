@@ -191,7 +191,7 @@ def test_ctrl_c_ends_monitor_without_a_traceback():
     json.loads(running.stdout.readline())
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=20)
-    assert (running.returncode, said) == (130, "andrea-bench: interrupted\n")
+    assert (running.returncode, said.strip()) == (130, "andrea-bench: interrupted")
 
 
 def test_monitor_on_a_terminal_redraws_in_place():
