@@ -13,6 +13,7 @@ import inspect as python_inspect
 import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -83,6 +84,17 @@ class TritonLaunch:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """Tile sizes that a Triton kernel may be tried with: row is how they would stand in its table, part the
+    launch they are for (as in TritonLaunch), key where in the table. Within `with use():` launches take them."""
+
+    part: str | None
+    key: tuple[Any, ...]
+    row: str
+    use: Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """What the registry knows of a kernel without importing torch or triton."""
 
@@ -98,6 +110,7 @@ class Kernel:
     workspace_bytes: Callable[[Problem], int] | None = None
     compile_seconds: float = 0.0
     launches: Callable[[Problem, str], list[TritonLaunch]] | None = None
+    candidates: Callable[[Problem, str], list[Candidate]] | None = None
 
     @property
     def summary(self) -> str:
@@ -119,7 +132,7 @@ class Kernel:
         """Why this kernel can't do `problem` on `device` ("cpu", "cuda"), as far as that is known without
         torch; None where nothing speaks against it. A kernel may still raise Unsupported when prepared."""
         for module in self.modules:
-            if importlib.util.find_spec(module) is None:
+            if not _installed(module):
                 return f"needs the package {module}, which is not installed"
         return self.unsupported_problem(problem, device)
 
@@ -139,12 +152,18 @@ class Kernel:
         return self.check(problem, device) if self.check else None
 
 
+@cache
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
 _REGISTRY: dict[tuple[str, str], Kernel] = {}
 
 
 def kernel(op: Op, name: str | None = None, **needs: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Mark a function as a Kernel of `op`. `needs` are the fields of Kernel: devices, dtypes, directions,
-    modules, part, check, workspace_bytes, compile_seconds, launches. Raises ValueError for a name taken twice."""
+    modules, part, check, workspace_bytes, compile_seconds, launches, candidates. Raises
+    ValueError for a name taken twice."""
     if op not in OPS:
         raise unknown_name("op", op, OPS)
 

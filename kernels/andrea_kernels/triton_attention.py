@@ -17,12 +17,13 @@ tf32. Nothing is tuned when a kernel runs: tiles come from a table (flash/tiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from andrea_bench.errors import Unsupported
-from andrea_bench.kernel import TritonLaunch, Work, kernel
+from andrea_bench.kernel import Candidate, TritonLaunch, Work, kernel
 from andrea_bench.problem import Problem
-from andrea_kernels.flash import launch
+from andrea_kernels.flash import launch, tiles
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, Call, Launch
 
 if TYPE_CHECKING:
@@ -83,6 +84,20 @@ def _describe(made: Launch, call: Call, part: str | None) -> TritonLaunch:
     )
 
 
+def _candidates(problem: Problem, compute_capability: str) -> list[Candidate]:
+    architecture = int(compute_capability.replace(".", ""))
+    width = tiles.computed_width(problem.head_dim)
+    backward = problem.direction in ("backward", "forward_backward")
+    made = []
+    for direction in ("dkv", "dq") if backward else ("forward",):
+        for tile in tiles.candidates(direction):
+            key = (architecture, width, direction)
+            row = f"{key}: Tile({', '.join(map(str, tile))}),"
+            part = direction if backward else None
+            made.append(Candidate(part, key, row, partial(tiles.trying, direction, tile)))
+    return made
+
+
 def _prepare(problem: Problem, inputs: Mapping[str, Tensor], variant: str) -> Work:
     from andrea_kernels.flash import function
 
@@ -107,7 +122,7 @@ def _prepare(problem: Problem, inputs: Mapping[str, Tensor], variant: str) -> Wo
 NEEDS: dict[str, Any] = {"devices": ("cuda",), "modules": ("torch", "triton"), "check": _check, "compile_seconds": 2.0}
 
 
-@kernel("attention", launches=_launches("exact"), **NEEDS)
+@kernel("attention", launches=_launches("exact"), candidates=_candidates, **NEEDS)
 def triton_exact(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """Flash attention in Triton, computed as wide as head_dim rounded up to 16."""
     return _prepare(problem, inputs, "exact")

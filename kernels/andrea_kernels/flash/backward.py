@@ -22,6 +22,7 @@ import triton.language as tl
 from andrea_kernels.flash.forward import (
     add_product,
     dot_rows,
+    head_offset,
     load_rows,
     narrow,
     scale_rows,
@@ -43,17 +44,17 @@ def attention_delta(
 
     Grid (query tiles, n_head, batch)."""
     first_row = tl.program_id(0) * BLOCK_M
-    head = tl.program_id(1).to(tl.int64)
-    batch = tl.program_id(2).to(tl.int64)
-    out += tl.multiple_of(batch * out_batch + head * out_head, ALIGNMENT)
-    do += tl.multiple_of(batch * do_batch + head * do_head, ALIGNMENT)
+    head = tl.program_id(1)
+    batch = tl.program_id(2)
+    out += head_offset(batch, out_batch, head, out_head, ALIGNMENT)
+    do += head_offset(batch, do_batch, head, do_head, ALIGNMENT)
     out_tile = load_rows(out, first_row, seq_len, out_row, BLOCK_M, HEAD_DIM, PARTS, True, EMULATE_BF16)
     do_tile = load_rows(do, first_row, seq_len, do_row, BLOCK_M, HEAD_DIM, PARTS, True, EMULATE_BF16)
     total = tl.zeros((BLOCK_M,), tl.float32)
     for i in tl.static_range(len(PARTS)):
         total += tl.sum(out_tile[i].to(tl.float32) * do_tile[i].to(tl.float32), 1)
     rows = first_row + tl.arange(0, BLOCK_M)
-    tl.store(delta + (batch * tl.num_programs(1) + head) * seq_len + rows, total, mask=rows < seq_len)
+    tl.store(delta + head_offset(batch, tl.num_programs(1), head, 1, 1) * seq_len + rows, total, mask=rows < seq_len)
 
 
 @triton.jit
@@ -97,12 +98,12 @@ def attention_dkv(
 ):  # fmt: skip
     """dK and dV (batch, n_kv_head, kv_len, HEAD_DIM). Grid (key tiles, n_kv_head, batch)."""
     first_key = tl.program_id(0) * BLOCK_N
-    kv_head = tl.program_id(1).to(tl.int64)
-    batch = tl.program_id(2).to(tl.int64)
-    k += tl.multiple_of(batch * k_batch + kv_head * k_head, ALIGNMENT)
-    v += tl.multiple_of(batch * v_batch + kv_head * v_head, ALIGNMENT)
-    dk += tl.multiple_of(batch * dk_batch + kv_head * dk_head, ALIGNMENT)
-    dv += tl.multiple_of(batch * dv_batch + kv_head * dv_head, ALIGNMENT)
+    kv_head = tl.program_id(1)
+    batch = tl.program_id(2)
+    k += head_offset(batch, k_batch, kv_head, k_head, ALIGNMENT)
+    v += head_offset(batch, v_batch, kv_head, v_head, ALIGNMENT)
+    dk += head_offset(batch, dk_batch, kv_head, dk_head, ALIGNMENT)
+    dv += head_offset(batch, dv_batch, kv_head, dv_head, ALIGNMENT)
     k_tile = load_rows(k, first_key, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, True, EMULATE_BF16)
     v_tile = load_rows(v, first_key, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, True, EMULATE_BF16)
     dk_acc = zeros(BLOCK_N, PARTS)
@@ -115,9 +116,9 @@ def attention_dkv(
         unmasked = tl.maximum(tl.minimum(unmasked, seq_len), first_row)
     for member in range(GROUP):
         head = kv_head * GROUP + member
-        q_of_head = q + tl.multiple_of(batch * q_batch + head * q_head, ALIGNMENT)
-        do_of_head = do + tl.multiple_of(batch * do_batch + head * do_head, ALIGNMENT)
-        rows_before = (batch * tl.num_programs(1) * GROUP + head) * seq_len
+        q_of_head = q + head_offset(batch, q_batch, head, q_head, ALIGNMENT)
+        do_of_head = do + head_offset(batch, do_batch, head, do_head, ALIGNMENT)
+        rows_before = head_offset(batch, tl.num_programs(1) * GROUP, head, 1, 1) * seq_len
         if CAUSAL:
             dk_acc, dv_acc = walk_queries(
                 dk_acc, dv_acc, k_tile, v_tile, q_of_head, do_of_head, log_sum + rows_before,
@@ -172,15 +173,14 @@ def attention_dq(
         tile = tl.num_programs(0) - 1 - tile
     first_row = tile * BLOCK_M
     head = tl.program_id(1)
-    batch = tl.program_id(2).to(tl.int64)
-    kv_head = (head // GROUP).to(tl.int64)
-    head = head.to(tl.int64)
-    q += tl.multiple_of(batch * q_batch + head * q_head, ALIGNMENT)
-    do += tl.multiple_of(batch * do_batch + head * do_head, ALIGNMENT)
-    dq += tl.multiple_of(batch * dq_batch + head * dq_head, ALIGNMENT)
-    k += tl.multiple_of(batch * k_batch + kv_head * k_head, ALIGNMENT)
-    v += tl.multiple_of(batch * v_batch + kv_head * v_head, ALIGNMENT)
-    rows_before = (batch * tl.num_programs(1) + head) * seq_len
+    batch = tl.program_id(2)
+    kv_head = head // GROUP
+    q += head_offset(batch, q_batch, head, q_head, ALIGNMENT)
+    do += head_offset(batch, do_batch, head, do_head, ALIGNMENT)
+    dq += head_offset(batch, dq_batch, head, dq_head, ALIGNMENT)
+    k += head_offset(batch, k_batch, kv_head, k_head, ALIGNMENT)
+    v += head_offset(batch, v_batch, kv_head, v_head, ALIGNMENT)
+    rows_before = head_offset(batch, tl.num_programs(1), head, 1, 1) * seq_len
     rows = first_row + tl.arange(0, BLOCK_M)
     row_log_sum = tl.load(log_sum + rows_before + rows, mask=rows < seq_len, other=0.0)
     row_delta = tl.load(delta + rows_before + rows, mask=rows < seq_len, other=0.0)

@@ -44,6 +44,16 @@ def narrow(x, dtype: tl.constexpr, EMULATE_BF16: tl.constexpr):
 
 
 @triton.jit
+def head_offset(batch, batch_stride, head, head_stride, ALIGNMENT: tl.constexpr):
+    """Elements before a head of a batch, 64 bits wide; hinted to be a multiple of ALIGNMENT where that is more
+    than Triton may know (a hint of 1 would make it forget what it knows)."""
+    offset = batch.to(tl.int64) * batch_stride + head.to(tl.int64) * head_stride
+    if ALIGNMENT > 1:
+        offset = tl.multiple_of(offset, ALIGNMENT)
+    return offset
+
+
+@triton.jit
 def load_rows(
     base, first, valid, row_stride,
     BLOCK: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr,
@@ -216,14 +226,13 @@ def attention_forward(
     Grid (query tiles, n_head, batch); BLOCK_PER_HEAD: (1, n_head, batch), each block walking over all tiles.
     """
     head = tl.program_id(1)
-    batch = tl.program_id(2).to(tl.int64)
-    kv_head = (head // GROUP).to(tl.int64)
-    log_sum += (batch * tl.num_programs(1) + head) * seq_len
-    head = head.to(tl.int64)
-    q += tl.multiple_of(batch * q_batch + head * q_head, ALIGNMENT)
-    k += tl.multiple_of(batch * k_batch + kv_head * k_head, ALIGNMENT)
-    v += tl.multiple_of(batch * v_batch + kv_head * v_head, ALIGNMENT)
-    out += tl.multiple_of(batch * out_batch + head * out_head, ALIGNMENT)
+    batch = tl.program_id(2)
+    kv_head = head // GROUP
+    log_sum += head_offset(batch, tl.num_programs(1), head, 1, 1) * seq_len
+    q += head_offset(batch, q_batch, head, q_head, ALIGNMENT)
+    k += head_offset(batch, k_batch, kv_head, k_head, ALIGNMENT)
+    v += head_offset(batch, v_batch, kv_head, v_head, ALIGNMENT)
+    out += head_offset(batch, out_batch, head, out_head, ALIGNMENT)
     if BLOCK_PER_HEAD:
         for tile in range(tl.cdiv(seq_len, BLOCK_M)):
             attend_tile(q, k, v, out, log_sum, tile, seq_len, kv_len, q_row, k_row, v_row, out_row, scale_log2,

@@ -3,6 +3,8 @@
 BLOCK_M is the tile of queries, BLOCK_N of keys.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -40,7 +42,38 @@ def computed_width(head_dim: int, *, padded: bool = False) -> int:
 def tile(architecture: int, width: int, direction: str, *, float32: bool = False) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9) at a computed width.
 
-    direction: "forward", "dq" or "dkv"."""
+    direction: "forward", "dq" or "dkv". A GPU that the table does not know takes the nearest lower
+    architecture's row."""
+    if direction in _tried:
+        return _tried[direction]
     if direction == "forward":
         return Tile(128, 64, 4 if width <= 64 else 8, 2)
     return Tile(64, 64, 4, 2)
+
+
+# What a search is trying at the moment, by direction.
+_tried: dict[str, Tile] = {}
+
+
+@contextmanager
+def trying(direction: str, tried: Tile) -> Iterator[None]:
+    """Within it, `tile` gives `tried` for that direction."""
+    _tried[direction] = tried
+    try:
+        yield
+    finally:
+        del _tried[direction]
+
+
+def candidates(direction: str) -> list[Tile]:
+    """The tiles that a search looks at."""
+    return [Tile(m, n, warps, stages) for m, n, warps in SHAPES[direction] for stages in (2, 3)]
+
+
+# The smaller extent of a tile is at least 32, the larger at least 64; 4 warps do at least 16 rows of a matrix
+# instruction each, and a warp no more than 32 x 128 scores, which would be all the registers it has.
+SHAPES = {
+    "forward": [(m, n, w) for m in (64, 128) for n in (32, 64, 128) for w in (4, 8) if 16 * w <= m],
+    "dq": [(m, n, w) for m in (64, 128) for n in (32, 64, 128) for w in (4, 8) if 16 * w <= m],
+    "dkv": [(m, n, w) for n in (64, 128) for m in (32, 64, 128) for w in (4, 8) if 16 * w <= n],
+}
