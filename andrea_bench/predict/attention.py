@@ -13,6 +13,7 @@ from andrea_bench.predict.matrix_product import matmul
 from andrea_bench.predict.prediction import (
     DRAM_LATENCY_US,
     LAUNCH_US,
+    WIDENING,
     Bound,
     Prediction,
     Rates,
@@ -31,6 +32,8 @@ MAX_TILES = 4096
 # Rows of a block's tile that one reading of K and V from shared memory serves: a warp of mma.sync (32 of
 # flash-attention 2's 128 rows), a warpgroup of wgmma.
 ROWS_PER_READ = {"mma.sync": 32, "best": 64}
+# What docs/validation.md shows of it: a softmax may read its rows more than once.
+UNFUSED_CHECK = "attention with its scores in memory was up to a half slower than this on an H100"
 # Registers per thread that attention kernels take: all the compiler gives, where blocks are of few warps.
 REGISTERS = 65536
 
@@ -39,7 +42,7 @@ def tiled_attention(gpu: Gpu, problem: Problem, family: AttentionFamily, known: 
     """One pass (forward or backward) of a kernel that keeps the scores on chip, in one launch."""
     bound = tiled_bound(gpu, problem, family)
     key = (gpu.compute_capability, family.name, problem.direction)
-    efficiency = find_efficiency(*key, known)
+    efficiency = find_efficiency(*key, known).at_head_dim(problem.head_dim)
     if ELEMENT_BYTES[problem.dtype] == 4:
         reason = f"its efficiency is that of 16-bit types, not of {problem.dtype}"
         efficiency = msgspec.structs.replace(efficiency, outside=(*efficiency.outside, reason))
@@ -166,12 +169,12 @@ def unfused_attention(gpu: Gpu, problem: Problem, kernel: str, known: Known) -> 
     mixed = product(m=problem.seq_len, n=problem.head_dim, k=problem.kv_len)
     passes = 1 + (UNFUSED[kernel] if problem.causal else 0)
     softmax = copy(gpu, 2 * scores_bytes, known)
-    forward = in_sequence([scores, *[softmax] * passes, mixed], problem.flops("attention"))
-    if problem.direction == "forward":
-        return forward
-    # Backward: dV, dP, dQ, dK, and the softmax's own gradient, which reads P and dP and writes dS.
-    gradient = [mixed, scores, mixed, mixed, *[softmax] * (passes + 1)]
-    return in_sequence(gradient, problem.flops("attention"))
+    launches = [scores, *[softmax] * passes, mixed]
+    if problem.direction == "backward":
+        # dV, dP, dQ, dK, and the softmax's own gradient, which reads P and dP and writes dS.
+        launches = [mixed, scores, mixed, mixed, *[softmax] * (passes + 1)]
+    whole = in_sequence(launches, problem.flops("attention"))
+    return msgspec.structs.replace(whole, high_us=whole.high_us * WIDENING, outside=(*whole.outside, UNFUSED_CHECK))
 
 
 def decode_attention(gpu: Gpu, problem: Problem, known: Known) -> Prediction:

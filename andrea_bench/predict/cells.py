@@ -11,7 +11,7 @@ from andrea_bench.predict.efficiency import Known
 from andrea_bench.predict.families import DECODE_ONLY, TILED, UNFUSED
 from andrea_bench.predict.matrix_product import matmul
 from andrea_bench.predict.prediction import Prediction, in_sequence, repeat
-from andrea_bench.problem import OPS, Direction, Problem
+from andrea_bench.problem import OPS, Direction, Part, Problem
 
 Predictor = Callable[[Gpu, Problem, Known], Prediction]
 PASSES: tuple[Direction, ...] = ("forward", "backward")
@@ -33,7 +33,7 @@ def cell(gpu: str | Gpu, problem: Problem, *, op: str, kernel: str, known: Known
     if problem.direction != "forward_backward":
         return table[kernel](found, problem, known)
     passes = [table[kernel](found, problem.replace(direction=one), known) for one in PASSES]
-    return in_sequence(passes, problem.flops(op, _PARTS.get(kernel)))  # type: ignore[arg-type]
+    return in_sequence(passes, problem.flops(op, _PARTS.get(kernel)))
 
 
 def predicted_kernels(op: str) -> list[str]:
@@ -152,6 +152,9 @@ _PREDICTED: dict[str, dict[str, Predictor]] = {
     "layer": {**_FIVE_STEPS, **{name: partial(_layer, name) for name in _ATTENTION}},
 }
 # What of the op `layout` a kernel runs; Q K^T where it says nothing.
-_PARTS = {"split_heads": "copy"} | dict.fromkeys(
-    ("attention_strided", "attention_contiguous", "attention_copy_then_contiguous"), "attention"
-)
+_PARTS: dict[str, Part] = {
+    "split_heads": "copy",
+    "attention_strided": "attention",
+    "attention_contiguous": "attention",
+    "attention_copy_then_contiguous": "attention",
+}

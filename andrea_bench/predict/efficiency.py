@@ -16,7 +16,8 @@ Key = tuple[str, str, str]  # compute capability, family, direction
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """value: bound over time; low and high: its range over what it was fitted on, or by judgement for a
     prior. fitted: whether it was fitted (then `source` names the data) or is quoted or recalled.
-    outside: why it may not hold where it is used."""
+    least_head_dim, most_head_dim: of the attention that it was fitted on. outside: why it may not hold where
+    it is used."""
 
     compute_capability: str
     family: str
@@ -26,6 +27,8 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     high: float
     fitted: bool
     source: str
+    least_head_dim: int | None = None
+    most_head_dim: int | None = None
     outside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -39,6 +42,15 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The same, of a GPU that sustains only that share of its peak."""
         scaled = {name: getattr(self, name) * share for name in ("value", "low", "high")}
         return msgspec.structs.replace(self, **scaled)
+
+    def at_head_dim(self, head_dim: int) -> "Efficiency":
+        """The same, used at that head_dim: with a reason in `outside` where none like it was fitted on."""
+        if self.least_head_dim is None or self.most_head_dim is None:
+            return self
+        if self.least_head_dim <= head_dim <= self.most_head_dim:
+            return self
+        reason = f"head_dim {head_dim}: fitted from {self.least_head_dim} to {self.most_head_dim}"
+        return msgspec.structs.replace(self, outside=(*self.outside, reason))
 
     @property
     def key(self) -> Key:

@@ -1,7 +1,7 @@
 """Fitting efficiencies: one number per architecture, kernel family and direction, from measured times, and
 how far it misses what was left out of the fit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean, median, quantiles
 
 import msgspec
@@ -35,9 +35,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What the efficiency fitted without one GPU (or head_dim) makes of it: mean absolute percentage error."""
+    """A GPU, or a head_dim, predicted with the efficiency fitted on the others of its family: mean absolute
+    percentage error over its points."""
 
-    key: Key
+    family: str
+    direction: str
     left_out: str
     points: int
     error_percent: float
@@ -46,13 +48,15 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 def fit(points: Iterable[Point], source: str) -> dict[Key, Efficiency]:
     """The median share of the bound for each key, from the 5th to the 95th percentile (of three points and
     fewer: the extremes, and 10 % beyond). source: what the points are, for `basis`."""
-    groups: dict[Key, list[float]] = {}
+    groups: dict[Key, list[Point]] = {}
     for point in points:
-        groups.setdefault(point.key, []).append(min(max(point.share, LEAST), 1.0))
-    return {key: _efficiency(key, shares, source) for key, shares in groups.items()}
+        groups.setdefault(point.key, []).append(point)
+    return {key: _efficiency(key, group, source) for key, group in groups.items()}
 
 
-def _efficiency(key: Key, shares: list[float], source: str) -> Efficiency:
+def _efficiency(key: Key, points: list[Point], source: str) -> Efficiency:
+    shares = [min(max(point.share, LEAST), 1.0) for point in points]
+    head_dims = [point.head_dim for point in points if point.head_dim is not None]
     if len(shares) > 3:
         twentieths = quantiles(shares, n=20, method="inclusive")
         low, high = twentieths[0], twentieths[-1]
@@ -68,28 +72,46 @@ def _efficiency(key: Key, shares: list[float], source: str) -> Efficiency:
         high=high,
         fitted=True,
         source=source,
+        least_head_dim=min(head_dims, default=None),
+        most_head_dim=max(head_dims, default=None),
     )
 
 
 def leave_one_out(points: Iterable[Point]) -> list[LeftOut]:
-    """For each key with points of several GPUs: each GPU predicted from the others; else the same for
-    head_dims. Keys with neither have nothing to leave out and are not in the result."""
-    by_key: dict[Key, list[Point]] = {}
+    """For each family and direction: each GPU predicted from the other GPUs, whatever their architecture;
+    and where only one GPU was measured, each head_dim from the others. The efficiency is the median of the
+    others' own medians, so that a long sweep does not outvote them. Where there are no others: no entry."""
+    families: dict[tuple[str, str], list[Point]] = {}
     for point in points:
-        by_key.setdefault(point.key, []).append(point)
+        families.setdefault(point.key[1:], []).append(point)
     found = []
-    for key, group in by_key.items():
-        label = "gpu" if len({point.gpu for point in group}) > 1 else "head_dim"
-        values = sorted({getattr(point, label) for point in group}, key=str)
-        if len(values) < 2:
-            continue
-        for value in values:
-            rest = [point.share for point in group if getattr(point, label) != value]
-            out = [point for point in group if getattr(point, label) == value]
-            error = mean_error_percent((point.bound_us / median(rest), point.time_us) for point in out)
-            text = value if label == "gpu" else f"head_dim {value}"
-            found.append(LeftOut(key=key, left_out=text, points=len(out), error_percent=error))
+    for (family, direction), group in families.items():
+        by_gpu = _by(group, lambda point: point.gpu)
+        by_head_dim = _by(group, lambda point: f"head_dim {point.head_dim}")
+        parts = by_gpu if len(by_gpu) > 1 else by_head_dim
+        medians = {label: median(point.share for point in part) for label, part in parts.items()}
+        for label, part in parts.items():
+            others = [value for other, value in medians.items() if other != label]
+            if not others:
+                continue
+            pairs = ((point.bound_us / median(others), point.time_us) for point in part)
+            found.append(
+                LeftOut(
+                    family=family,
+                    direction=direction,
+                    left_out=label,
+                    points=len(part),
+                    error_percent=mean_error_percent(pairs),
+                )
+            )
     return found
+
+
+def _by(points: Iterable[Point], label: Callable[[Point], str]) -> dict[str, list[Point]]:
+    parts: dict[str, list[Point]] = {}
+    for point in points:
+        parts.setdefault(label(point), []).append(point)
+    return parts
 
 
 def mean_error_percent(pairs: Iterable[tuple[float, float]]) -> float:

@@ -19,7 +19,7 @@ from andrea_bench.problem import DTYPES, ELEMENT_BYTES, MAX_SIZE
 # The block tiles that BLAS libraries have (NVIDIA's matrix multiplication guide, DU-09799). The one with the
 # least bound is taken, the largest of equals.
 TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
-# From Hopper on, two blocks of a cluster share the tile that both need (not on consumer Blackwell).
+# From Hopper on, two blocks of a cluster share the larger operand of the two (not on consumer Blackwell).
 CLUSTER = {"9.0": 2, "10.0": 2}
 # 16-byte loads need rows of whole 16 bytes; without, libraries run other kernels.
 ALIGNED_ROW_BYTES = 16
@@ -53,7 +53,7 @@ def matmul(
     moved = ((1 if shared_a else batch) * m * k + batch * (k * n + m * n)) * ELEMENT_BYTES[dtype]
     check_memory(found, moved)
     bounds = [_tiled_bound(found, tile, m, n, k, batch, dtype, moved) for tile in TILES]
-    bound = min(bounds, key=lambda bound: bound.time_us)
+    bound = min(bounds, key=lambda bound: (bound.time_us, bound.flops_issued))
     key = (found.compute_capability, family, "forward")
     return expect(found, bound, find_efficiency(*key, known), key, 2 * batch * m * n * k)
 
@@ -66,7 +66,7 @@ def _tiled_bound(gpu: Gpu, tile: tuple[int, int], m: int, n: int, k: int, batch:
     rounds = ceil(tiles / rate.sm_count)
     flops = 2 * rows * columns * k
     cluster = CLUSTER.get(gpu.compute_capability, 1)
-    from_l2 = (rows / cluster + columns) * k * ELEMENT_BYTES[dtype]
+    from_l2 = (max(tile) / cluster + min(tile)) * k * ELEMENT_BYTES[dtype]
     parts = {
         rate.matrix_unit: rounds * flops / rate.flops,
         "l2": max(rounds * from_l2 / rate.l2_bytes, rate.l2_us(moved)),

@@ -106,7 +106,7 @@ def _sweep(path: Path, sweep: str, gpu: str) -> list[Measured]:
             Measured(
                 series=f"{sweep}{aligned}",
                 size=n,
-                role="fit" if _is_large(sweep, n) and gpu == "a100" else "check",
+                role="fit" if _is_large(sweep, n) else "check",
                 source=SWEEP_SOURCE,
                 measured_us=2 * batch * m * n * k / row["tflops"] / 1e6,
                 predicted=matmul(SWEEP_GPUS[gpu], m=m, n=n, k=k, batch=batch, dtype="float16"),
