@@ -43,7 +43,7 @@ def qkv_projection(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x (batch, seq_len, d_model) times w_qkv (d_model, (n_head + 2 n_kv_head) head_dim), columns all Q heads,
     then K, then V: q, k, v, each (batch, heads, seq_len, head_dim), contiguous, from one launch."""
-    from andrea_kernels.triton_fused_qkv import qkv_projection as compute
+    from andrea_kernels.triton_projection import qkv_projection as compute
 
     return compute(x, w_qkv, n_head=n_head, n_kv_head=n_kv_head, head_dim=head_dim)
 
@@ -51,6 +51,6 @@ def qkv_projection(
 def output_projection(heads: Tensor, w_o: Tensor) -> Tensor:
     """heads (batch, n_head, seq_len, head_dim) times w_o (n_head head_dim, d_model), as they would be after
     concatenation, without making it: (batch, seq_len, d_model)."""
-    from andrea_kernels.triton_output_projection import output_projection as compute
+    from andrea_kernels.triton_projection import output_projection as compute
 
     return compute(heads, w_o)

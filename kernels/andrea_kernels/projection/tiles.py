@@ -1,0 +1,57 @@
+"""Tile sizes of the projections: one table, keyed by (architecture, kind of element).
+
+A tile of BLOCK_M rows by BLOCK_N columns is summed BLOCK_K at a time; project_per_head has head_dim, rounded up to
+16, in place of BLOCK_N. Rows, few as they may be, shrink BLOCK_M.
+"""
+
+from typing import NamedTuple
+
+
+class Tile(NamedTuple):
+    """block_m rows, block_n columns, block_k products at a time, warps of a block, stages of the load pipeline."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    warps: int
+    stages: int
+
+
+# Kinds: 16-bit; tf32; float32 multiplied exactly, without tensor cores. 128 x 128 is the least tile whose products
+# outweigh its loads from L2 on all of these (128 FLOP a byte in 16 bits); 8 warps hold its float32 accumulators in
+# 64 registers a thread. BLOCK_K and stages: as much in flight as leaves room for two blocks in an SM's shared
+# memory. Compiled: none of the rows spills, at any head_dim (test_projection_compile.py).
+TILES: dict[int, dict[str, Tile]] = {
+    80: {
+        "16bit": Tile(128, 128, 32, 8, 4),  # two stages more than 8.6 in 164 KiB
+        "tf32": Tile(128, 128, 32, 8, 2),
+        "ieee": Tile(64, 64, 16, 4, 3),  # FMA: operands come from registers, so a small tile
+    },
+    86: {
+        "16bit": Tile(128, 128, 32, 8, 3),  # 100 KiB of shared memory
+        "tf32": Tile(128, 128, 16, 8, 3),
+        "ieee": Tile(64, 64, 16, 4, 3),
+    },
+    90: {
+        "16bit": Tile(128, 128, 64, 8, 3),  # two warpgroups, each wgmma 64 x 128; 96 KiB
+        "tf32": Tile(128, 128, 32, 8, 3),
+        "ieee": Tile(64, 64, 16, 4, 3),
+    },
+    100: {
+        "16bit": Tile(128, 128, 64, 8, 3),  # tcgen05 128 x 128, accumulators in tensor memory
+        "tf32": Tile(128, 128, 32, 8, 3),
+        "ieee": Tile(64, 64, 16, 4, 3),
+    },
+    120: {
+        "16bit": Tile(128, 128, 32, 8, 3),  # as 8.9: mma.sync, 100 KiB
+        "tf32": Tile(128, 128, 16, 8, 3),
+        "ieee": Tile(64, 64, 16, 4, 3),
+    },
+}
+
+
+def tile_for(architecture: int, kind: str, rows: int) -> Tile:
+    """The tile for a GPU of compute capability `architecture` (89 for 8.9; one without a row takes the nearest
+    lower one's) and for so many rows, 16 of them at least."""
+    tile = TILES[max((known for known in TILES if known <= architecture), default=min(TILES))][kind]
+    return tile._replace(block_m=min(tile.block_m, max(16, 1 << (rows - 1).bit_length())))
