@@ -1,9 +1,9 @@
 """Suite layer: the five steps, each stage and the measured whole."""
 
-from andrea_bench.suite import Answer, Suite
+from andrea_bench.suite import Answer, Member, Suite
 
 # One kernel for each stage of the whole `five_steps`, in its order.
-STAGES = (
+STAGES: tuple[Member, ...] = (
     ("qkv_projection", "fused_qkv"),
     ("layout", "split_heads"),
     ("attention", "sdpa"),
@@ -14,10 +14,7 @@ SUITE = Suite(
     name="layer",
     question="Where does the time of one attention layer go, and what does the whole cost beyond its stages?",
     members=(
-        ("qkv_projection", "fused_qkv"),
-        ("layout", "split_heads"),
-        ("attention", "sdpa"),
-        ("output_projection", "concat_matmul"),
+        *STAGES,
         ("layer", "five_steps"),
         ("layer", "five_steps_strided"),
         ("layer", "five_steps_per_head"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Largest tile of queries by keys of torch's flash backend for a CPU (FlashAttentionKernel.cpp).
 CPU_TILE = (256, 512)
 HALF = ("bfloat16", "float16")
+# How torch says that no backend which is switched on can run (2.13; older; cuDNN). Anything else is an error.
+REFUSALS = ("No viable backend", "No available kernel", "No execution plans support the graph")
 # The switches of torch.backends.cuda, one for each backend; they hold for a CPU too.
 SWITCHES = {
     "math": ("math_sdp_enabled", "enable_math_sdp"),
@@ -77,9 +79,9 @@ def _forced(problem: Problem, inputs: Mapping[str, Tensor], backend: str) -> Wor
         warnings.simplefilter("always")
         try:
             run()
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
+            if not any(refusal in str(error) for refusal in REFUSALS):
+                raise
             device = inputs["q"].device.type
             raise Unsupported(_reason(problem, backend, device, [str(w.message) for w in caught], error)) from error
     return Work(run)

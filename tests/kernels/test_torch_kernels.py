@@ -237,7 +237,7 @@ def test_forcing_a_backend_leaves_no_trace() -> None:
     assert selected_backend(prepare(find_kernel("attention", "sdpa"), problem).call, "cpu") == "flash"
 
 
-def test_forced_backend_names_torchs_reason_after_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forced_backend_names_torchs_reason_after_ours() -> None:
     from andrea_kernels import torch_sdpa
 
     problem = Problem(seq_len=8, kv_len=4, n_head=2, head_dim=64)
@@ -253,12 +253,20 @@ def test_forced_backend_names_torchs_reason_after_ours(monkeypatch: pytest.Monke
     half = problem.replace(dtype="float16")
     assert torch_sdpa._reason(half, "flash", "cuda", [], error).startswith("causal with kv_len below seq_len")
 
-    def out_of_memory(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("no memory left")
 
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", out_of_memory)
-    with pytest.raises(torch.OutOfMemoryError):
-        prepare(find_kernel("attention", "sdpa_flash"), problem)
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("no memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_forced_backend_that_fails_is_not_called_unsupported(
+    error: RuntimeError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fail)
+    with pytest.raises(RuntimeError) as raised:
+        prepare(find_kernel("attention", "sdpa_flash"), PROBLEMS["plain"])
+    assert raised.value is error
 
 
 def test_group_of_six_runs_or_says_why_not() -> None:
