@@ -58,6 +58,20 @@ def survey(
     return _complete(rows, options, done)
 
 
+def launch_facts(
+    kernel: str, problem: Problem, gpu: str, launches: Iterable[TritonLaunch], options: Options = Options()
+) -> list[Facts]:
+    """Facts of launches that are given, as those of `kernel` with other tiles. Raises BadInput for an unknown
+    GPU."""
+    toolchain.triton_module()
+    found = targets.find_target(gpu)
+    rows = [
+        _row(_head(f"{kernel}/{launch.part}" if launch.part else kernel, gpu, found, problem), found, launch)
+        for launch in launches
+    ]
+    return _complete(rows, options, None)
+
+
 def compile_facts(
     kernel: Any,
     *,
@@ -231,9 +245,9 @@ def _compile(
     requests: dict[str, Request], options: Options, done: Callable[[int, int], None] | None
 ) -> dict[str, analysis.Analysis | Failure]:
     keys = list(requests)
-    for request in requests.values():  # a missing tool must end the whole, not each row
-        toolchain.ptxas(request.target)
-        toolchain.disassembler()
+    if not keys:
+        return {}
+    toolchain.warm_up(request.target for request in requests.values())
     ended = 0
 
     def one_done(index: int, result: Any) -> None:

@@ -70,10 +70,10 @@ def candidates(direction: str) -> list[Tile]:
     return [Tile(m, n, warps, stages) for m, n, warps in SHAPES[direction] for stages in (2, 3)]
 
 
-# The smaller extent of a tile is at least 32, the larger at least 64; 4 warps do at least 16 rows of a matrix
-# instruction each, and a warp no more than 32 x 128 scores, which would be all the registers it has.
+# (block_m, block_n, warps). None below 64 x 32; a warp does 16 rows of a matrix instruction or more, and so many
+# scores as leave room in its registers.
 SHAPES = {
-    "forward": [(m, n, w) for m in (64, 128) for n in (32, 64, 128) for w in (4, 8) if 16 * w <= m],
-    "dq": [(m, n, w) for m in (64, 128) for n in (32, 64, 128) for w in (4, 8) if 16 * w <= m],
-    "dkv": [(m, n, w) for n in (64, 128) for m in (32, 64, 128) for w in (4, 8) if 16 * w <= n],
+    "forward": [(128, 128, 8), (128, 64, 8), (128, 64, 4), (128, 32, 4), (64, 64, 4), (64, 32, 4)],
+    "dq": [(128, 128, 8), (128, 64, 8), (128, 32, 8), (128, 32, 4), (64, 64, 4), (64, 32, 4)],
+    "dkv": [(64, 128, 8), (32, 128, 8), (32, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4)],
 }
