@@ -13,7 +13,7 @@ from andrea_bench.errors import BadInput
 from andrea_bench.protocol import Protocol
 
 # The default sweep ends within two minutes on two cores: so much sampling for each of its Groups.
-DEFAULT_GROUP_SECONDS = 3.0
+DEFAULT_GROUP_SECONDS = 2.5
 
 
 @click.command()

@@ -1,7 +1,8 @@
 """A Run on the terminal: one table a Group, what could not run, and the answers. Fits 80 columns."""
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -15,17 +16,19 @@ from andrea_bench.suite import find_suite
 STATUS_STYLE = {"ok": "", "throttled": "yellow", "wrong": "bold red", "error": "red", "timeout": "red"}
 
 
-def print_groups(console: Console, groups: Iterable[GroupRows]) -> None:
-    """The tables of all Groups, by suite, and below each suite what its kernels could not do and why."""
-    last_suite = ""
-    for group in groups:
-        if group.suite != last_suite:
-            console.print()
-            console.print(_suite_title(group.suite))
-            last_suite = group.suite
-        console.print(_table(group))
-        _print_reasons(console, group)
-    _print_alignment(console, list(groups))
+def print_groups(console: Console, groups: Sequence[GroupRows]) -> None:
+    """The tables of all Groups by suite; below each suite, what its kernels could not do and why."""
+    for suite, of_suite in itertools.groupby(groups, key=lambda group: group.suite):
+        members = list(of_suite)
+        console.print()
+        console.print(_suite_title(suite))
+        for group in members:
+            if any(row.median_us is not None for row in group.rows):
+                console.print(_table(group))
+                _print_doubts(console, group)
+        _print_reasons(console, members)
+        if suite == "alignment":
+            _print_alignment(console, members)
 
 
 def _suite_title(name: str) -> Text:
@@ -71,25 +74,32 @@ def _is_baseline(row: Row) -> bool:
         return False
 
 
-def _print_reasons(console: Console, group: GroupRows) -> None:
-    """One line a reason: which kernels have no time, and which times are to be doubted."""
-    reasons: dict[str, list[str]] = {}
+def _print_doubts(console: Console, group: GroupRows) -> None:
+    """Which times of the Group are to be doubted, and why: what all share in one line, the rest by kernel."""
+    doubts: dict[str, list[str]] = {}
     for row in group.rows:
-        record = row.record
-        if row.median_us is None:
-            reasons.setdefault(f"{record.status}: {record.reason}", []).append(_short(record.kernel))
-        elif record.validity.reasons:
-            text = f"! {record.validity.verdict}: {'; '.join(record.validity.reasons)}"
-            reasons.setdefault(text, []).append(_short(record.kernel))
+        for reason in row.record.validity.reasons if row.median_us is not None else ():
+            doubts.setdefault(reason, []).append(_short(row.record.kernel))
+    for reason, kernels in doubts.items():
+        console.print(Text(f"  ! {', '.join(kernels)}: {reason}", style="dim"))
+
+
+def _print_reasons(console: Console, groups: Sequence[GroupRows]) -> None:
+    """Which kernels have no time in the suite, one line a reason."""
+    reasons: dict[str, dict[str, None]] = {}
+    for group in groups:
+        for row in group.rows:
+            if row.median_us is None:
+                text = f"{row.record.status}: {row.record.reason}"
+                reasons.setdefault(text, {})[_short(row.record.kernel)] = None
     for reason, kernels in reasons.items():
         console.print(Text(f"  {', '.join(kernels)}: {reason}", style="dim"))
 
 
-def _print_alignment(console: Console, groups: list[GroupRows]) -> None:
+def _print_alignment(console: Console, groups: Sequence[GroupRows]) -> None:
     found = misalignments(groups)
     if not found:
         return
-    console.print()
     table = Table(
         title=Text("Cost of a width per useful FLOP, beside the best aligned neighbour"),
         title_justify="left",
