@@ -9,6 +9,10 @@ from andrea_bench.measure.validity import MAX_STEAL_SHARE, MIN_CLOCK_SHARE, fore
 Readings = dict[str, Any]
 
 
+FAULT_REASONS = {"hardware slowdown", "software thermal slowdown", "hardware thermal slowdown",
+                 "hardware power brake", "board limit", "reliability limit"}  # fmt: skip
+
+
 class Advice(NamedTuple):
     """One thing that unsettles timings, and what to do about it."""
 
@@ -19,8 +23,11 @@ class Advice(NamedTuple):
 def advice(machine: Readings, live: Readings) -> list[Advice]:
     """machine: environment's `cpu`. live: what Live.read gave after half a second or more."""
     found = [*_cpu_load(live["cpu"]), *_cpu_settings(machine)]
+    on: dict[Advice, list[str]] = {}
     for gpu in live["gpus"]:
-        found += _gpu(gpu)
+        for one in _gpu(gpu):
+            on.setdefault(one, []).append(f"{gpu['name'] or 'GPU'} ({(gpu['uuid'] or 'no UUID')[:12]})")
+    found += [Advice(f"{one.cause}: {', '.join(names)}", one.cure) for one, names in on.items()]
     if live["gpus"]:
         found.append(_locked_clocks(live["gpus"]))
     return found
@@ -66,20 +73,27 @@ def _cpu_settings(machine: Readings) -> Iterator[Advice]:
 
 
 def _gpu(gpu: Readings) -> Iterator[Advice]:
-    name = gpu["name"] or gpu["uuid"] or "the GPU"
+    """Without the GPU's name, so that a cause which several share is one."""
     if gpu["processes"]:
         pids = ", ".join(str(process["pid"]) for process in gpu["processes"])
-        yield Advice(f"{name}: other processes on the GPU ({pids})", "end them, or take another GPU")
-    slowed = [reason for reason in gpu["event_reasons"] or [] if reason not in ("idle", "sync boost")]
-    if slowed:
+        yield Advice(f"processes {pids} use a GPU", "end them, or take another GPU")
+    if gpu["mig_slice"]:
+        return  # the rest is the whole card's, which is listed itself
+    reasons = set(gpu["event_reasons"] or [])
+    if "software power cap" in reasons:
         yield Advice(
-            f"{name}: slowed down now by {', '.join(slowed)}",
-            "let it cool, check its power supply and airflow, and see nvidia-smi -q -d PERFORMANCE",
+            "the power limit holds clocks down now",
+            "compare within one Run; or lock a lower clock that the limit allows",
+        )
+    faults = sorted(reasons & FAULT_REASONS)
+    if faults:
+        yield Advice(
+            f"slowed down now by {', '.join(faults)}", "let it cool; check airflow, power supply and its cables"
         )
     if gpu["persistence_mode"] is False:
-        yield Advice(f"{name}: the driver unloads between uses (persistence mode off)", "sudo nvidia-smi -pm 1")
+        yield Advice("the driver unloads between uses (persistence mode off)", "sudo nvidia-smi -pm 1")
     if gpu["display_active"]:
-        yield Advice(f"{name}: drives a display", "measure on another GPU, or without a desktop")
+        yield Advice("it drives a display", "measure on another GPU, or without a desktop")
 
 
 def _locked_clocks(gpus: list[Readings]) -> Advice:

@@ -71,19 +71,24 @@ def test_nothing_to_measure_with_is_exit_4(capsys, monkeypatch):
 
 
 def test_gpus_with_their_state(capsys, stand_in, few_kernels):
-    stand_in(reasons="0x4", pids="1")
+    stand_in(reasons="0x44", pids="1")
     found, _ = report(capsys)
     gpu = found["live"]["gpus"][1]
     assert gpu["uuid"].startswith("GPU-bbbb")
     assert (gpu["sm_clock_mhz"], gpu["power_watts"], gpu["power_limit_watts"]) == (2520, 300.5, 450.0)
-    assert gpu["event_reasons"] == ["software power cap"]
+    assert gpu["event_reasons"] == ["software power cap", "hardware thermal slowdown"]
     assert gpu["pcie_received_gb_per_s"] == 2.0
     assert found["environment"]["driver_version"] == "580.65.06"
     causes = " | ".join(one["cause"] for one in found["advice"])
-    assert "other processes on the GPU (1)" in causes
-    assert "slowed down now by software power cap" in causes
-    assert "drives a display" in causes
-    assert "persistence mode off" in causes
+    both = "NVIDIA GeForce RTX 4090 (GPU-aaaaaaaa), NVIDIA GeForce RTX 4090 (GPU-bbbbbbbb)"
+    for cause in (
+        "processes 1 use a GPU",
+        "the power limit holds clocks down now",
+        "slowed down now by hardware thermal slowdown",
+        "it drives a display",
+        "(persistence mode off)",
+    ):
+        assert f"{cause}: {both}" in causes, "said once for both"
     locking = next(one["cure"] for one in found["advice"] if "clocks by load" in one["cause"])
     assert "no less than 1890 MHz" in locking, "75 % of 2520: below, samples would count as throttled"
 
