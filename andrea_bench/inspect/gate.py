@@ -72,8 +72,11 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{name} {base or 'unknown'} -> {head or 'unknown'}" for name, base, head in versions if base != head]
 
 
-def compare(base: FactsDocument, head: FactsDocument) -> GateResult:
-    """What changed from base to head, the worst first. A changed compiler version is no excuse."""
+def compare(base: FactsDocument, head: FactsDocument, uncovered: Iterable[str] = ()) -> GateResult:
+    """What changed from base to head, the worst first. A changed compiler version is no excuse.
+
+    uncovered: kernels that there are, but that the baseline lacks wholly, so that head was made without them.
+    """
     before, after = {_key(f): f for f in base.facts}, {_key(f): f for f in head.facts}
     findings = _launches(before, after)
     more_launches = {(f.kernel, f.gpu, _text(f.problem), f.direction) for f in findings}
@@ -89,6 +92,11 @@ def compare(base: FactsDocument, head: FactsDocument) -> GateResult:
             findings.append(
                 _finding(facts, "kernel", None, facts.kernel, "extra", "not in the baseline; --save adds it")
             )
+    for kernel in uncovered:
+        named = Facts(kernel=kernel, gpu="all", compute_capability="")
+        findings.append(
+            _finding(named, "kernel", None, kernel, "extra", "no GPU of the baseline has it; --save adds it")
+        )
     order = ("missing", "worse", "better", "extra", "note")
     findings.sort(key=lambda f: order.index(f.severity))
     severities = {f.severity for f in findings}

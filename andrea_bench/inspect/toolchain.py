@@ -6,6 +6,7 @@ Nothing here touches a driver. Triton itself is imported inside the functions: a
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,18 @@ def compiler_versions() -> dict[str, str | None]:
         "nvdisasm": version_of(disassembler()),
         "torch": torch,
     }
+
+
+def warm_up(targets: Iterable[int]) -> None:
+    """Does once what Triton would do again in each forked child: hash its own files, ask the tools' versions.
+    Raises EnvironmentUnfit where a tool is missing."""
+    triton_module()
+    from triton.backends.nvidia import compiler
+    from triton.runtime.cache import triton_key
+
+    triton_key()
+    disassembler()
+    for target in set(targets):
+        ptxas(target)
+        compiler.get_ptxas_version(target)
+        compiler.CUDAOptions(arch=f"sm{target}").hash()

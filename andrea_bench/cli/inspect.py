@@ -1,0 +1,320 @@
+"""`inspect`: what the compiler makes of the kernels for any GPU; --save and --check, the structural gate."""
+
+import ast
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from andrea_bench.axes import AxisRequest
+from andrea_bench.cli.options import axis_options, json_option
+from andrea_bench.errors import BadInput
+
+if TYPE_CHECKING:
+    from andrea_bench.inspect.document import FactsDocument
+    from andrea_bench.inspect.facts import Facts
+    from andrea_bench.inspect.summary import Table
+    from andrea_bench.inspect.survey import Options
+    from andrea_bench.kernel import Kernel
+
+# Consumer, data-centre and newest boards, one for each kind of matrix instruction.
+DEFAULT_GPUS = ("rtx_4090", "a100_sxm4_80gb", "h200_sxm", "b200", "rtx_5090")
+MOST_SENTENCES = 12
+
+
+@click.command("inspect")
+@axis_options
+@click.option("--gpu", "gpus", multiple=True, metavar="NAMES",
+              help="GPUs of the catalogue (`list gpus`) or targets as sm_90; by commas, repeatable.")  # fmt: skip
+@click.option("--kernel", "kernels", multiple=True, metavar="NAMES",
+              help="Only these kernels (or all of an op, as `attention`); also path.py:function.")  # fmt: skip
+@click.option("--module", metavar="PATH.py:KERNEL", help="A triton.jit kernel of your own instead.")
+@click.option("--signature", metavar="TYPES", help="Its run-time arguments' types in order: '*bf16,*bf16,i32:16'.")
+@click.option("--constexpr", "constexprs", multiple=True, metavar="NAME=VALUE", help="Its constants; repeatable.")
+@click.option("--num-warps", type=int, default=4, show_default=True, help="With --module.")
+@click.option("--num-stages", type=int, default=3, show_default=True, help="With --module.")
+@click.option("--grid", metavar="X,Y,Z", help="With --module: its blocks, for waves and tail.")
+@click.option("--dump", nargs=2, metavar="WHAT DIR", help="Write ttir, ttgir, ptx, sass, cubin or log into DIR.")
+@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the Facts as a baseline.")
+@click.option("--check", type=click.Path(path_type=Path), metavar="FILE",
+              help="Compare with a baseline; exit 1 where something got worse.")  # fmt: skip
+@click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), metavar="FILE", help="Also as Markdown.")
+@click.option("--time-limit", "time_limit_s", type=float, default=120.0, show_default=True, help="Seconds a kernel.")
+@click.option("--jobs", type=int, default=None, help="Compilers at once; default: one a core.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write results that were kept.")
+@click.option("--strict", is_flag=True, help="Exit 4 where a compiler failed or took too long.")
+@json_option
+def inspect_command(
+    request: AxisRequest, config: dict[str, Any], gpus: tuple[str, ...], kernels: tuple[str, ...], module: str | None,
+    save: Path | None, check: Path | None, markdown_file: Path | None, strict: bool, as_json: bool, **given: Any,
+) -> int:  # fmt: skip
+    """Compile kernels for GPUs that need not be present, and read the machine code."""
+    from andrea_bench.cli.console import note, print_json
+    from andrea_bench.inspect import toolchain
+    from andrea_bench.inspect.document import FactsDocument, read_facts, write_facts
+
+    toolchain.triton_module()
+    baseline = read_facts(check) if check else None
+    names = _names(gpus) or _names(config.get("gpus", ()))
+    only = _names(kernels) or _names(config.get("kernels", ()))
+    if module and only:
+        raise BadInput("--module and --kernel are two ways to name a kernel; give one")
+    if not module and (unfit := [name for name in ("signature", "constexprs", "grid") if given[name]]):
+        raise BadInput(f"--{unfit[0].rstrip('s')} belongs to --module")
+    options = _options(**{name: given[name] for name in ("dump", "time_limit_s", "jobs", "no_cache")})
+    if module:
+        facts = _of_module(module, names or _gpus_of(baseline) or list(DEFAULT_GPUS), options, given)
+    elif baseline and not names and request == AxisRequest():
+        facts = _as_in(baseline, only, options)
+    else:
+        facts = _of_kernels(request, names or list(DEFAULT_GPUS), only, options)
+    document = FactsDocument(compilers=toolchain.compiler_versions(), facts=facts)
+    code = _gate(baseline, document, markdown_file, as_json) if baseline else _exit_code(facts, strict)
+    if save:
+        write_facts(save, document)
+        note(f"wrote {save}: {len(facts)} entries")
+    if not baseline:
+        if as_json:
+            print_json(document.document())
+        else:
+            _show(facts)
+        if markdown_file:
+            _write_markdown(markdown_file, facts)
+        failed = {s: n for s in ("unsupported", "error", "timeout") if (n := sum(f.status == s for f in facts))}
+        counts = "".join(f", {n} {status}" for status, n in failed.items())
+        note(f"{sum(f.status == 'ok' for f in facts)} compiled ({sum(bool(f.cached) for f in facts)} kept){counts}")
+    return code
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
+
+
+def _gpus_of(baseline: "FactsDocument | None") -> list[str]:
+    return list(dict.fromkeys(f.gpu for f in baseline.facts)) if baseline else []
+
+
+def _options(dump: tuple[str, str] | None, time_limit_s: float, jobs: int | None, no_cache: bool) -> "Options":
+    from andrea_bench.errors import unknown_name
+    from andrea_bench.inspect.cache import AnalysisCache
+    from andrea_bench.inspect.survey import DUMPS, Options
+
+    if not 0 < time_limit_s < 1e9:
+        raise BadInput(f"--time-limit {time_limit_s:g} is not a positive number of seconds")
+    if jobs is not None and jobs < 1:
+        raise BadInput(f"--jobs {jobs} is not positive")
+    what = tuple(_names([dump[0]])) if dump else ()
+    for name in what:
+        if name not in DUMPS:
+            raise unknown_name("text to --dump", name, DUMPS)
+    folder = Path(dump[1]) if dump else None
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    cache = None if no_cache else AnalysisCache()
+    return Options(jobs=jobs, time_limit_s=time_limit_s, cache=cache, dump=what, dump_folder=folder)
+
+
+def _kernels(names: Sequence[str]) -> list["Kernel"]:
+    """The Triton kernels of those names; a name may be an op. Raises BadInput."""
+    from andrea_bench.errors import unknown_name
+    from andrea_bench.kernel import find_kernel, kernels
+    from andrea_bench.problem import OPS
+
+    compiled = [kernel for kernel in kernels() if kernel.launches]
+    if not names:
+        return compiled
+    found: list[Kernel] = []
+    for name in names:
+        if ".py:" in name:
+            found.append(find_kernel("attention", name))
+        else:
+            found += [k for k in compiled if name in (k.name, k.op)]
+        if not found or (found[-1].name != name and found[-1].op != name):
+            if name not in OPS and name not in {k.name for k in kernels()}:
+                raise unknown_name("Triton kernel", name, [k.name for k in compiled])
+            raise BadInput(f"{name} is no Triton kernel; of these Facts can be had: {_list(compiled)}")
+    if without := [kernel for kernel in found if kernel.launches is None]:
+        raise BadInput(
+            f"{without[0].name} says nothing of its launches (@kernel(launches=...)); name the triton.jit "
+            "function itself with --module, --signature and --constexpr"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _list(kernels: Sequence["Kernel"]) -> str:
+    return ", ".join(dict.fromkeys(kernel.name for kernel in kernels))
+
+
+def _of_kernels(request: AxisRequest, gpus: list[str], only: list[str], options: "Options") -> list["Facts"]:
+    from andrea_bench.axes import expand
+    from andrea_bench.cli.console import note
+    from andrea_bench.inspect import survey
+
+    expansion = expand(request, device="cuda")
+    for axes, reason in expansion.invalid:
+        note(f"skipped {', '.join(f'{n}={v}' for n, v in axes.items())}: {reason}")
+    kernels = _kernels(only)
+    if not only:  # a kernel of another direction has nothing to say here
+        asked = {problem.direction for problem in expansion.problems}
+        kernels = [kernel for kernel in kernels if asked & set(kernel.directions)]
+    with _progress() as done:
+        return survey(kernels, expansion.problems, gpus, options, done)
+
+
+def _as_in(baseline: "FactsDocument", only: list[str], options: "Options") -> list["Facts"]:
+    """The baseline's Problems and GPUs, with its kernels or those of --kernel."""
+    from andrea_bench.inspect import survey
+
+    pairs = {(f.gpu, f.problem) for f in baseline.facts}
+    problems = list(dict.fromkeys(f.problem for f in baseline.facts if f.problem))
+    kernels = [kernel for kernel in _kernels(only) if only or kernel.name in _kernels_of(baseline)]
+    with _progress() as done:
+        facts = survey(kernels, problems, _gpus_of(baseline), options, done)
+    known = {(f.kernel, f.gpu, f.problem) for f in baseline.facts}
+    # A kernel that can't do some of the Problems need not stand in the baseline for these.
+    return [
+        f for f in facts if (f.gpu, f.problem) in pairs and (f.status == "ok" or (f.kernel, f.gpu, f.problem) in known)
+    ]
+
+
+def _kernels_of(document: "FactsDocument") -> set[str]:
+    return {f.kernel.partition("/")[0] for f in document.facts}
+
+
+def _of_module(module: str, gpus: list[str], options: "Options", given: dict[str, Any]) -> list["Facts"]:
+    from andrea_bench.inspect import compile_facts
+    from andrea_bench.kernel import load_function
+
+    if ".py:" not in module:
+        raise BadInput(f"--module {module}: write it as path.py:kernel_name")
+    if not given["signature"]:
+        raise BadInput("--module needs --signature, the types of the kernel's run-time arguments")
+    function = load_function(module)
+    return [
+        compile_facts(
+            function, gpu=gpu, signature=given["signature"], constexprs=_constants(given["constexprs"]),
+            num_warps=given["num_warps"], num_stages=given["num_stages"], grid=_grid(given["grid"]), options=options,
+        )
+        for gpu in gpus
+    ]  # fmt: skip
+
+
+def _constants(texts: Sequence[str]) -> dict[str, Any]:
+    """Values of constexprs: Python literals (64, 1.5, True, None, 'text'), else the text itself."""
+    found: dict[str, Any] = {}
+    for text in (part for given in texts for part in given.split(",")):
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise BadInput(f"--constexpr {text!r}: write it as NAME=VALUE")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
+
+
+def _grid(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 3 or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise BadInput(f"--grid {text}: write one to three positive numbers, as in 8,12")
+    return tuple(map(int, parts))
+
+
+def _exit_code(facts: Sequence["Facts"], strict: bool) -> int:
+    statuses = {f.status for f in facts}
+    if "ok" not in statuses or (strict and statuses & {"error", "timeout"}):
+        return 4
+    return 0
+
+
+def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | None, as_json: bool) -> int:
+    import msgspec
+
+    from andrea_bench.cli.console import console, print_json
+    from andrea_bench.inspect import gate, summary
+    from andrea_bench.kernel import kernels
+
+    present = {kernel.name for kernel in kernels() if kernel.launches} if any(f.problem for f in base.facts) else set()
+    uncovered = sorted(present - _kernels_of(base) - _kernels_of(head))
+    result = gate.compare(base, head, uncovered)
+    if as_json:
+        print_json(msgspec.to_builtins(result))
+    else:
+        for change in result.compiler_changes():
+            console().print(f"compiler changed: {change}", markup=False)
+        for line in summary.annotations(result, for_github=os.environ.get("GITHUB_ACTIONS") == "true"):
+            console().print(line, markup=False, soft_wrap=True)
+        counts = f"{len(base.facts)} entries in the baseline, {len(head.facts)} now"
+        console().print(f"verdict: {result.verdict} ({counts})", markup=False)
+    if markdown_file:
+        changes = [f"compiler changed: {change}" for change in result.compiler_changes()]
+        text = summary.markdown([summary.findings_table(result)], before=changes)
+        markdown_file.write_text(text, encoding="utf-8")
+    return result.exit_code
+
+
+def _show(facts: Sequence["Facts"]) -> None:
+    from rich.text import Text
+
+    from andrea_bench.cli.console import console
+    from andrea_bench.inspect import summary
+
+    made = summary.tables(facts)
+    for table in made:
+        console().print(Text(table.title, style="bold"))
+        console().print(_rich(table))
+    for line in summary.refusals(facts):
+        console().print(line, markup=False)
+    if made:
+        console().print(Text(summary.CAPTION, style="dim"))
+    lines = summary.sentences(facts)
+    for line in lines[:MOST_SENTENCES]:
+        console().print(line, markup=False)
+    if len(lines) > MOST_SENTENCES:
+        console().print(f"(and {len(lines) - MOST_SENTENCES} more; --markdown has all)")
+
+
+def _rich(table: "Table") -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        shown.add_column(column, justify="left" if column in ("matrix", "bound") else "right", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    return shown
+
+
+def _write_markdown(path: Path, facts: Sequence["Facts"]) -> None:
+    from andrea_bench.inspect import summary
+
+    after = [*summary.refusals(facts), summary.CAPTION, *summary.sentences(facts)]
+    text = summary.markdown(summary.tables(facts), after=after)
+    path.write_text(text, encoding="utf-8")
+
+
+class _progress:
+    """A progress line on stderr while kernels are compiled, on a terminal only."""
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        from rich.progress import Progress
+
+        from andrea_bench.cli.console import notes
+
+        self._shown = Progress(console=notes(), transient=True, disable=not notes().is_terminal)
+        self._task = self._shown.add_task("compiling", total=None)
+        return self._done
+
+    def __exit__(self, *_: object) -> None:
+        self._shown.stop()
+
+    def _done(self, ended: int, total: int) -> None:
+        # Started late: the line's own thread must not be running when children are forked.
+        self._shown.update(self._task, completed=ended, total=total)
+        self._shown.refresh()
