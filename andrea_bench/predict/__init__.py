@@ -2,6 +2,6 @@
 
 from andrea_bench.predict.cells import cell, predicted_kernels
 from andrea_bench.predict.matrix_product import matmul
-from andrea_bench.predict.prediction import Prediction
+from andrea_bench.predict.prediction import Prediction, Ratio, ratio
 
-__all__ = ["Prediction", "cell", "matmul", "predicted_kernels"]
+__all__ = ["Prediction", "Ratio", "cell", "matmul", "predicted_kernels", "ratio"]

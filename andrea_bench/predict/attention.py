@@ -66,15 +66,16 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     per_tile = _tile_us(rate, problem, family, rows, columns, width)
     resident = min(_blocks_per_sm(gpu, problem, rows, columns, width, warps), ceil(len(seen) * copies / rate.sm_count))
     # One warp per sub-partition can't overlap its own exp with its own matrix products; two can.
-    overlapped = resident * warps >= 2 * gpu.architecture.sub_partitions_per_sm
-    iteration = (
-        max(per_tile.values()) if overlapped else max(per_tile[rate.matrix_unit] + per_tile["exp"], *per_tile.values())
-    )
+    overlapped = family.hides_exp and resident * warps >= 2 * gpu.architecture.sub_partitions_per_sm
+    longest = max(per_tile.values())
+    in_turn = longest if overlapped else max(longest, per_tile[rate.matrix_unit] + per_tile["exp"])
     latency = DRAM_LATENCY_US / resident
 
     work = sum(seen) * copies
     blocks = len(seen) * copies
-    ends = makespan([latency + iteration * tiles for tiles in seen], copies, rate.sm_count)
+    ends, ends_in_turn = (
+        makespan([latency + us * tiles for tiles in seen], copies, rate.sm_count) for us in (longest, in_turn)
+    )
     stretch = makespan(seen, copies, rate.sm_count) * rate.sm_count / work
     parts = {unit: us * work / rate.sm_count * stretch for unit, us in per_tile.items()}
     parts["l2"] = max(parts["l2"], rate.l2_us(moved))
@@ -82,6 +83,7 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     products = _products(problem, family)
     return Bound(
         time_us=max(ends, *parts.values()),
+        in_turn_us=max(ends_in_turn, *parts.values()),
         parts_us=parts,
         waves=blocks / rate.sm_count,
         tail_efficiency=1 / stretch,

@@ -13,11 +13,17 @@ from andrea_bench.errors import BadInput
 Key = tuple[str, str, str]  # compute capability, family, direction
 
 
+# A card can clock above its stated peak, and a kernel overlap more than its structure was taken to allow;
+# beyond this it is an error.
+MOST = 1.2
+
+
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """value: bound over time; low and high: its range over what it was fitted on, or by judgement for a
+    """value: what the kernel could reach (see Prediction.reachable_us) over its time; low and high: its range over what it was fitted on, or by judgement for a
     prior. fitted: whether it was fitted (then `source` names the data) or is quoted or recalled.
     least_head_dim, most_head_dim: of the attention that it was fitted on. outside: why it may not hold where
-    it is used."""
+    it is used. spread: how far apart two shapes of the family reach into their bounds, as a factor; it
+    outlives an error of the level, which two shapes on one GPU share (None: not looked up yet)."""
 
     compute_capability: str
     family: str
@@ -30,12 +36,13 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     least_head_dim: int | None = None
     most_head_dim: int | None = None
     outside: tuple[str, ...] = ()
+    spread: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.low <= self.value <= self.high <= 1:
+        if not 0 < self.low <= self.value <= self.high <= MOST:
             raise BadInput(
                 f"efficiency of {self.family} on {self.compute_capability}: {self.low}, {self.value}, "
-                f"{self.high} are no range between 0 and 1"
+                f"{self.high} are no range between 0 and {MOST}"
             )
 
     def scaled(self, share: float) -> "Efficiency":
@@ -97,7 +104,7 @@ def find_efficiency(compute_capability: str, family: str, direction: str, known:
             outside += (f"no efficiency known on {compute_capability}: that of {chosen.compute_capability}",)
         if asked != direction:
             outside += (f"no efficiency known for {direction}: that of forward",)
-        return msgspec.structs.replace(chosen, outside=outside)
+        return msgspec.structs.replace(chosen, outside=outside, spread=_spread(chosen, candidates))
     # Published uncalibrated models miss by up to 60 % over their bound.
     return Efficiency(
         compute_capability=compute_capability,
@@ -109,7 +116,20 @@ def find_efficiency(compute_capability: str, family: str, direction: str, known:
         fitted=False,
         source="nothing: an uncalibrated bound, 0 to 60 % too low",
         outside=(f"nothing is known of {family}",),
+        spread=1.6,
     )
+
+
+def _spread(chosen: Efficiency, candidates: list[Efficiency]) -> float:
+    """How far the ratio of two draws from the range may be off, as a factor; of the architectures where the
+    family was fitted the widest, as the range of a prior is mostly that of its level."""
+    fitted = [chosen] if chosen.fitted else [one for one in candidates if one.fitted]
+    return max(spread_of_range(one.low, one.high) for one in fitted or [chosen])
+
+
+def spread_of_range(low: float, high: float) -> float:
+    """The range is that of 90 % of the draws, so is the result for the ratio of two of them."""
+    return (high / low) ** (0.5 * 2**0.5)
 
 
 def _distance(here: float, there: float) -> tuple[bool, float, bool]:

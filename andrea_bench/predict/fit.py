@@ -9,7 +9,7 @@ import msgspec
 from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.hardware import Gpu
 from andrea_bench.predict.cells import cell, predicted_kernels
-from andrea_bench.predict.efficiency import Efficiency, Key
+from andrea_bench.predict.efficiency import MOST, Efficiency, Key
 from andrea_bench.predict.prediction import Prediction
 from andrea_bench.problem import OPS
 from andrea_bench.record import Record
@@ -19,11 +19,11 @@ LEAST = 0.01
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured time beside the bound of the same launch. gpu and head_dim (None for a matrix product):
+    """One measured time beside what the same launch could reach. gpu and head_dim (None for a matrix product):
     what a leave-one-out fit leaves out."""
 
     key: Key
-    bound_us: float
+    reachable_us: float
     time_us: float
     gpu: str
     head_dim: int | None = None
@@ -31,7 +31,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def share(self) -> float:
         """The share of the bound that was reached; above 1 the GPU clocks higher than its stated peak."""
-        return self.bound_us / self.time_us
+        return self.reachable_us / self.time_us
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +55,13 @@ def fit(points: Iterable[Point], source: str) -> dict[Key, Efficiency]:
 
 
 def _efficiency(key: Key, points: list[Point], source: str) -> Efficiency:
-    shares = [min(max(point.share, LEAST), 1.0) for point in points]
+    shares = [min(max(point.share, LEAST), MOST) for point in points]
     head_dims = [point.head_dim for point in points if point.head_dim is not None]
     if len(shares) > 3:
         twentieths = quantiles(shares, n=20, method="inclusive")
         low, high = twentieths[0], twentieths[-1]
     else:
-        low, high = 0.9 * min(shares), min(1.1 * max(shares), 1.0)
+        low, high = 0.9 * min(shares), min(1.1 * max(shares), MOST)
     capability, family, direction = key
     return Efficiency(
         compute_capability=capability,
@@ -94,7 +94,7 @@ def leave_one_out(points: Iterable[Point]) -> list[LeftOut]:
             others = [value for other, value in medians.items() if other != label]
             if not others:
                 continue
-            pairs = ((point.bound_us / median(others), point.time_us) for point in part)
+            pairs = ((point.reachable_us / median(others), point.time_us) for point in part)
             found.append(
                 LeftOut(
                     family=family,
@@ -126,7 +126,7 @@ def point(prediction: Prediction, time_us: float, head_dim: int | None = None) -
         return None
     return Point(
         key=prediction.keys[0],
-        bound_us=prediction.bound_us,
+        reachable_us=prediction.reachable_us,
         time_us=time_us,
         gpu=prediction.gpu,
         head_dim=head_dim,

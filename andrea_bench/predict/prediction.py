@@ -11,7 +11,7 @@ import msgspec
 
 from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.hardware import Gpu
-from andrea_bench.predict.efficiency import Efficiency, Key
+from andrea_bench.predict.efficiency import Efficiency, Key, spread_of_range
 
 # A launch that the GPU already waits for: 256^3 matrix products at 15.0 TFLOP/s in a CUDA graph, kernel
 # included (triton-lang/triton#10149).
@@ -23,16 +23,23 @@ HOST_LAUNCH_US = 6.1
 DRAM_LATENCY_US = 0.6
 # How far the interval of a Prediction outside its support reaches beyond that of one inside.
 WIDENING = 1.5
+# The numbers of a Gpu that a Prediction is made of.
+USED_FIELDS = ("sm_count", "boost_clock_mhz", "tensor_clock_mhz", "fp16_fp32acc_dense_tflops",
+               "memory_bandwidth_gb_per_s", "l2_mib", "memory_gb")  # fmt: skip
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kernel launch must take. parts_us: by unit (`tensor` or `fma`, `exp`, `shared_memory`, `l2`,
-    `dram`, `launch`), each with its tiles and waves. time_us: at least the largest part; more where latency
-    or missing overlap add to it. waves: blocks over SMs. tail_efficiency: the work over what the busiest SM
-    makes the GPU wait for. computed_width: head_dim as computed, None where there is no head_dim.
-    flops_issued: with what tiles and width add. outside: why the model may not hold here."""
+    """What one kernel launch must take.
+
+    parts_us: by unit (`tensor` or `fma`, `exp`, `shared_memory`, `l2`, `dram`, `launch`), each with its tiles
+    and waves. time_us: at least the largest part; more where latency adds to it. in_turn_us: the same for a
+    kernel whose units take turns (0: they don't). waves: blocks over SMs. tail_efficiency: the work over what
+    the busiest SM makes the GPU wait for. computed_width: head_dim as computed, None where there is no
+    head_dim. flops_issued: with what tiles and width add. outside: why the model may not hold here.
+    """
 
     time_us: float
+    in_turn_us: float = 0.0
     parts_us: dict[str, float]
     waves: float | None = None
     tail_efficiency: float | None = None
@@ -42,6 +49,11 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[str, ...] = ()
 
     @property
+    def reachable_us(self) -> float:
+        """What the kernel's structure allows: the bound, or more where it takes turns."""
+        return max(self.time_us, self.in_turn_us)
+
+    @property
     def bound_by(self) -> str:
         return max(self.parts_us, key=lambda part: self.parts_us[part])
 
@@ -49,12 +61,15 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted time of one call, in microseconds, from low_us to high_us (about 90 % of what the
     efficiency was seen to vary, more outside its support), never below bound_us.
+    reachable_us: the bound with what the kernel's structure keeps from overlapping; the efficiency is of that.
 
     tflops: by the FLOPs of the Problem (useful ones), at time_us. basis: where the efficiency comes from.
-    outside: why the model may not hold here; then the interval is wider. keys: the efficiencies that were
-    asked for. parts_us, waves, tail_efficiency, tile, computed_width: of the bound (see Bound); of several
-    launches, parts_us is their sum and the rest is of the longest. waste: the share of the issued matrix
-    FLOPs that is not useful, None without any.
+    outside: why the model may not hold here; then the interval is wider. unsure: numbers of the GPU in use
+    that the catalogue is not sure of. keys: the efficiencies that were asked for; spread: how far the ratio
+    to another Prediction of the same GPU and keys may be off, as a factor (see `ratio`). parts_us, waves,
+    tail_efficiency, tile, computed_width: of the bound (see Bound); of several launches, parts_us is their
+    sum and the rest is of the longest. waste: the share of the issued matrix FLOPs that is not useful, None
+    without any.
     """
 
     gpu: str
@@ -62,6 +77,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     low_us: float
     high_us: float
     bound_us: float
+    reachable_us: float
     bound_by: str
     tflops: float
     basis: str
@@ -73,7 +89,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     computed_width: int | None
     waste: float | None
     outside: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()
+    spread: float
 
     @property
     def percent_of_bound(self) -> float:
@@ -91,9 +109,9 @@ def expect(gpu: Gpu, bound: Bound, efficiency: Efficiency, key: Key, flops: int)
         outside += (f"power-limited: sustains about {gpu.sustained_tensor_share:.0%} of its tensor peak",)
     if bound.bound_by == "launch":
         outside += ("bound by the launch: the host decides",)
-    time_us = max(bound.time_us / efficiency.value, HOST_LAUNCH_US)
-    low_us = bound.time_us / efficiency.high
-    high_us = max(bound.time_us / efficiency.low, HOST_LAUNCH_US)
+    time_us = max(bound.reachable_us / efficiency.value, bound.time_us, HOST_LAUNCH_US)
+    low_us = bound.reachable_us / efficiency.high
+    high_us = max(bound.reachable_us / efficiency.low, HOST_LAUNCH_US)
     if outside:
         low_us, high_us = low_us / WIDENING, high_us * WIDENING
     return Prediction(
@@ -102,6 +120,7 @@ def expect(gpu: Gpu, bound: Bound, efficiency: Efficiency, key: Key, flops: int)
         low_us=min(max(low_us, bound.time_us), time_us),
         high_us=max(high_us, time_us),
         bound_us=bound.time_us,
+        reachable_us=bound.reachable_us,
         bound_by=bound.bound_by,
         tflops=flops / time_us / 1e6,
         basis=efficiency.basis,
@@ -113,7 +132,9 @@ def expect(gpu: Gpu, bound: Bound, efficiency: Efficiency, key: Key, flops: int)
         computed_width=bound.computed_width,
         waste=1 - flops / bound.flops_issued if bound.flops_issued else None,
         outside=outside,
+        unsure=tuple(f"{field}: {gpu.unsure[field]}" for field in USED_FIELDS if field in gpu.unsure),
         keys=(key,),
+        spread=efficiency.spread or spread_of_range(efficiency.low, efficiency.high),
     )
 
 
@@ -125,6 +146,7 @@ def repeat(prediction: Prediction, times: int, flops: int) -> Prediction:
         low_us=prediction.low_us * times,
         high_us=prediction.high_us * times,
         bound_us=prediction.bound_us * times,
+        reachable_us=prediction.reachable_us * times,
         launches=prediction.launches * times,
         parts_us={part: us * times for part, us in prediction.parts_us.items()},
         tflops=flops / (prediction.time_us * times) / 1e6,
@@ -146,13 +168,36 @@ def in_sequence(predictions: Iterable[Prediction], flops: int) -> Prediction:
         low_us=sum(part.low_us for part in parts),
         high_us=sum(part.high_us for part in parts),
         bound_us=sum(part.bound_us for part in parts),
+        reachable_us=sum(part.reachable_us for part in parts),
         tflops=flops / time_us / 1e6,
         basis="; ".join(dict.fromkeys(part.basis for part in parts)),
         launches=sum(part.launches for part in parts),
         parts_us=units,
         outside=tuple(dict.fromkeys(reason for part in parts for reason in part.outside)),
-        keys=tuple(dict.fromkeys(key for part in parts for key in part.keys)),
+        keys=tuple(sorted({key for part in parts for key in part.keys})),
+        spread=sum(part.spread * part.time_us for part in parts) / time_us,
     )
+
+
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of one Prediction over that of another, from low to high."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio(one: Prediction, other: Prediction) -> Ratio:
+    """How long `one` takes for each microsecond of `other`.
+
+    On one GPU with the same efficiencies (two splits of one width, say) an error of their level cancels, so
+    that the ratio is surer than either time: what is left is their spread. Else the two intervals count.
+    """
+    value = one.time_us / other.time_us
+    if one.gpu == other.gpu and set(one.keys) == set(other.keys):
+        factor = max(one.spread, other.spread)
+        return Ratio(value=value, low=value / factor, high=value * factor)
+    return Ratio(value=value, low=one.low_us / other.high_us, high=one.high_us / other.low_us)
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
