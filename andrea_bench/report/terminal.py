@@ -77,11 +77,13 @@ def _is_baseline(row: Row) -> bool:
 def _print_doubts(console: Console, group: GroupRows) -> None:
     """Which times of the Group are to be doubted, and why: what all share in one line, the rest by kernel."""
     doubts: dict[str, list[str]] = {}
-    for row in group.rows:
-        for reason in row.record.validity.reasons if row.median_us is not None else ():
+    timed = [row for row in group.rows if row.median_us is not None]
+    for row in timed:
+        for reason in row.record.validity.reasons:
             doubts.setdefault(reason, []).append(_short(row.record.kernel))
     for reason, kernels in doubts.items():
-        console.print(Text(f"  ! {', '.join(kernels)}: {reason}", style="dim"))
+        who = "all" if len(kernels) == len(timed) else ", ".join(kernels)
+        console.print(Text(f"  ! {who}: {reason}", style="dim"))
 
 
 def _print_reasons(console: Console, groups: Sequence[GroupRows]) -> None:

@@ -19,7 +19,7 @@ def significant(value: float, digits: int = 3) -> str:
     """`value` to so many significant digits, without an exponent where it has up to six places."""
     if value == 0:
         return "0"
-    text = f"{value:.{digits}g}"
+    text = f"{value:#.{digits}g}".removesuffix(".")
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
