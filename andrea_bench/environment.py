@@ -25,7 +25,8 @@ VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING"
              "PYTORCH_ALLOC_CONF")  # fmt: skip
 # What makes two CPUs, or two GPUs without a common UUID, the same for a timing; never an index or a name of
 # the host, which containers change daily. Settings that timings depend on count also for one and the same GPU.
-CPU_FIELDS = ("model", "logical_cpus", "cores", "smt_active", "virtual_machine", "max_clock_mhz", "memory_bytes")
+CPU_FIELDS = ("model", "logical_cpus", "cores", "smt_active", "virtual_machine", "max_clock_mhz", "memory_bytes",
+              "governor", "boost")  # fmt: skip
 GPU_FIELDS = ("name", "compute_capability", "cuda_cores", "memory_total_bytes", "memory_bus_width_bits",
               "max_sm_clock_mhz", "max_memory_clock_mhz")  # fmt: skip
 GPU_SETTINGS = ("power_limit_watts", "ecc_enabled", "mig_enabled", "mig_slice")
@@ -155,6 +156,10 @@ def _measured_gpu(device: str, uuid: str | None, pci_bus_id: str | None, gpus: l
         return {"gpu": {"uuid": uuid, "pci_bus_id": pci_bus_id}, "gpu_reason": "NVML does not know this GPU"}
     if len(gpus) == 1:
         return {"gpu": gpus[0]}
+    # Of equal cards it need not be known which one it is, to tell it from another machine's.
+    kinds = [{field: gpu.get(field) for field in (*GPU_FIELDS, *GPU_SETTINGS)} for gpu in gpus]
+    if gpus and all(kind == kinds[0] for kind in kinds):
+        return {"gpu": {"uuid": None, **kinds[0]}, "gpu_reason": f"one of {len(gpus)} equal GPUs"}
     reason = f"which of {len(gpus)} GPUs CUDA calls {device} is not known here"
     return {"gpu": None, "gpu_reason": reason if gpus else "NVML lists no GPU"}
 

@@ -56,6 +56,9 @@ def test_cpu_against_gpu_and_cpu_against_cpu():
     other["cpu"] = {"model": "Intel Xeon", "logical_cpus": 8}
     assert differences(run("cpu"), other) == ["CPU model: AMD EPYC 9654 -> Intel Xeon"]
     assert differences(run("cpu"), run("cpu", name="another GPU beside it")) == []
+    one, other = run("cpu"), run("cpu")
+    one["cpu"]["governor"], other["cpu"]["governor"] = "powersave", "performance"
+    assert differences(one, other) == ["CPU governor: powersave -> performance"]
 
 
 @pytest.mark.parametrize("empty", [{}, {"device": "cpu"}, {"device": "cpu", "cpu": None}, {"cpu": {}}])
@@ -118,17 +121,27 @@ def test_gpus_by_uuid_with_driver_and_limits(stand_in):
 
 
 def test_cuda_index_alone_names_no_card_among_several(stand_in, monkeypatch):
-    stand_in()
+    stand_in(mig=1)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     found = environment("cuda:0")
     assert found["gpu"] is None
-    assert found["gpu_reason"] == "which of 2 GPUs CUDA calls cuda:0 is not known here"
+    assert found["gpu_reason"] == "which of 3 GPUs CUDA calls cuda:0 is not known here"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{B},{A}")
     assert environment("cuda:0")["gpu"]["uuid"] == B
     assert environment("cuda:1")["gpu"]["uuid"] == A
     stand_in(cards=1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert environment("cuda")["gpu"]["uuid"] == A
+
+
+def test_of_equal_cards_the_kind_is_known(stand_in, monkeypatch):
+    stand_in()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = environment("cuda:1")
+    assert (found["gpu"]["uuid"], found["gpu"]["name"]) == (None, "NVIDIA GeForce RTX 4090")
+    assert found["gpu_reason"] == "one of 2 equal GPUs"
+    other = {**found, "gpu": {**found["gpu"], "name": "NVIDIA H200"}}
+    assert differences(found, other) == ["GPU name: NVIDIA GeForce RTX 4090 -> NVIDIA H200"]
 
 
 def test_a_slice_is_named_by_its_uuid(stand_in, monkeypatch):

@@ -19,6 +19,7 @@ ROOT = Path("/")
 CPU_FOLDER = "sys/devices/system/cpu"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")  # hwmon drivers that read a CPU
+THROTTLED_KEYS = {"throttled_usec": 1e6, "throttled_time": 1e9}  # cgroup version 2, version 1
 Readings = dict[str, Any]
 
 
@@ -181,20 +182,22 @@ def throttle_events(root: Path) -> int:
 
 
 def quota_seconds(root: Path) -> float:
-    """Seconds for which the CPU quota of this process's cgroup held it back."""
+    """Seconds for which a CPU quota held this process's cgroup, or one above it, back."""
+    found = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
+        # In a container the path may be the host's, and what is mounted is the container's own.
         base = root / "sys/fs/cgroup" / controllers
-        for folder in (base / path.lstrip("/"), base):
-            if (folder / "cpu.stat").is_file():
-                values = dict(row.split() for row in _text(folder / "cpu.stat").splitlines())
-                if "throttled_usec" in values:
-                    return int(values["throttled_usec"]) / 1e6
-                if "throttled_time" in values:  # version 1, nanoseconds
-                    return int(values["throttled_time"]) / 1e9
-    raise FileNotFoundError("no cgroup with a CPU quota")
+        folder = base / path.lstrip("/")
+        for file in (base / "cpu.stat", *(f / "cpu.stat" for f in (folder, *folder.parents) if base in f.parents)):
+            if file.is_file():
+                values = dict(row.split() for row in _text(file).splitlines())
+                found += [int(values[key]) / per_s for key, per_s in THROTTLED_KEYS.items() if key in values]
+    if not found:
+        raise FileNotFoundError("no cgroup with a CPU quota")
+    return max(found)
 
 
 def package_joules(root: Path) -> dict[str, tuple[float, float]]:

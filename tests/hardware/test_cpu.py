@@ -101,6 +101,17 @@ def test_cgroup_version_1(root):
     assert cpu.quota_seconds(root) == 1.5
 
 
+def test_a_quota_of_a_cgroup_above(root):
+    (root / "sys/fs/cgroup/slice/cpu.stat").write_text("throttled_usec 9000000\n")
+    assert cpu.quota_seconds(root) == 9.0
+
+
+def test_in_a_container_the_path_is_the_hosts(root):
+    (root / "proc/self/cgroup").write_text("0::/docker/0a1b\n")
+    (root / "sys/fs/cgroup/cpu.stat").write_text("nr_throttled 1\nthrottled_usec 500000\n")
+    assert cpu.quota_seconds(root) == 0.5
+
+
 def test_between_two_looks(root):
     before = cpu.snapshot(root)
     (root / "proc/stat").write_text(stat_lines(busy=60, steal=20))
@@ -202,4 +213,4 @@ def test_this_machines_own_time_agrees_with_the_interpreters():
     while time.process_time() < until:
         pass
     subprocess.run([sys.executable, "-c", "sum(range(2_000_000))"], check=True)
-    assert cpu.own_seconds(cpu.ROOT) - before == pytest.approx(sum(os.times()[:4]) - mine, abs=0.03)
+    assert cpu.own_seconds(cpu.ROOT) - before == pytest.approx(sum(os.times()[:4]) - mine, abs=0.08)
