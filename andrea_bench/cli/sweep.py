@@ -58,7 +58,7 @@ def sweep_command(
         only_kernels=kernel_names(kernels, config), memory_bytes=available_memory_bytes(device),
     )  # fmt: skip
     if autotune:
-        return _autotune(plan)
+        return _autotune(plan, as_json)
     if resume and out:
         raise BadInput("--resume continues a Run where it lies; leave --out away")
     sweep = Sweep(plan, arguments=_arguments(), folder=resume or out, resume=bool(resume), fake_clock=fake_clock)
@@ -205,7 +205,23 @@ def _quoted(path: os.PathLike[str]) -> str:
     return shlex.quote(str(path))
 
 
-def _autotune(plan: Any) -> int:
-    from andrea_bench.measure.autotune import autotune
+def _autotune(plan: Any, as_json: bool) -> int:
+    from andrea_bench.cli.console import console, note, print_json
+    from andrea_bench.measure.autotune import autotune, best, compute_capability
+    from andrea_bench.measure.clock import make_clock
+    from andrea_bench.report.words import duration
 
-    return autotune(plan)
+    capability = compute_capability(plan.device)
+    trials = []
+    for trial in autotune(plan, make_clock(plan.protocol.timing_mode, plan.protocol.cache, plan.device), capability):
+        trials.append(trial)
+        note(f"{trial.kernel} {trial.problem.label()} {trial.row}: {trial.reason or duration(trial.median_us)}")
+    found = best(trials)
+    if as_json:
+        print_json({"compute_capability": capability, "trials": trials, "best": found})
+        return 0 if found else 4
+    for trial in found:
+        part = f" {trial.part}" if trial.part else ""
+        where = f"{trial.kernel}{part}, {trial.problem.label()}"
+        console().print(f"# {where}: {duration(trial.median_us)} (measured)\n{trial.key}: {trial.row}", markup=False)
+    return 0 if found else 4
