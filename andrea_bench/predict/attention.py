@@ -66,7 +66,8 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     per_tile = _tile_us(rate, problem, family, rows, columns, width)
     resident = min(_blocks_per_sm(gpu, problem, rows, columns, width, warps), ceil(len(seen) * copies / rate.sm_count))
     # One warp per sub-partition can't overlap its own exp with its own matrix products; two can.
-    overlapped = family.hides_exp and resident * warps >= 2 * gpu.architecture.sub_partitions_per_sm
+    takes_turns = gpu.compute_capability in family.takes_turns_on
+    overlapped = not takes_turns and resident * warps >= 2 * gpu.architecture.sub_partitions_per_sm
     longest = max(per_tile.values())
     in_turn = longest if overlapped else max(longest, per_tile[rate.matrix_unit] + per_tile["exp"])
     latency = DRAM_LATENCY_US / resident

@@ -19,11 +19,13 @@ MOST = 1.2
 
 
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """value: what the kernel could reach (see Prediction.reachable_us) over its time; low and high: its range over what it was fitted on, or by judgement for a
-    prior. fitted: whether it was fitted (then `source` names the data) or is quoted or recalled.
-    least_head_dim, most_head_dim: of the attention that it was fitted on. outside: why it may not hold where
-    it is used. spread: how far apart two shapes of the family reach into their bounds, as a factor; it
-    outlives an error of the level, which two shapes on one GPU share (None: not looked up yet)."""
+    """value: what the kernel could reach (see Prediction.reachable_us) over its time; low and high: its range
+    over what it was fitted on, or by judgement for a prior. fitted: whether it was fitted (then `source` names
+    the data) or is quoted or recalled. least_head_dim, most_head_dim: of the attention that it was fitted on.
+    outside: why it may not hold where it is used. spread: how far apart two shapes of the family reach into
+    their bounds, as a factor; it outlives an error of the level, which two shapes on one GPU share (None: not
+    looked up yet).
+    """
 
     compute_capability: str
     family: str

@@ -27,9 +27,9 @@ class AttentionFamily:
     that order. one_block_per_head: a block walks all query tiles of its (batch, head). max_head_dim: the
     widest that it does. head_dim_step: of what head_dim must be a multiple. only_on: the compute
     capabilities that it is for (none: all). backward_products: matrix products per (query tile, key tile)
-    of its backward pass; forward has two. hides_exp: whether other blocks' matrix products run while one
-    does its exp; of the kernels that have one block per SM, whose warpgroups take turns, the published
-    figures at head_dim 64, 128 and 256 show that they add.
+    of its backward pass; forward has two. takes_turns_on: the
+    compute capabilities where one block fills an SM and its warpgroups take turns, so that exp adds to the
+    matrix products; the published figures at head_dim 64, 128 and 256 show that.
     """
 
     name: str
@@ -41,7 +41,7 @@ class AttentionFamily:
     max_head_dim: int = 256
     only_on: tuple[str, ...] = ()
     backward_products: int = 5
-    hides_exp: bool = True
+    takes_turns_on: tuple[str, ...] = ()
     head_dim_step: int = 1
 
     def computed_width(self, head_dim: int, compute_capability: str) -> int:
@@ -130,9 +130,9 @@ TILED: dict[str, AttentionFamily] = {
     "flash_attn": _FLASH_2,
     "flash_attention_2": _FLASH_2,
     "flash_attention_3": AttentionFamily(
-        "flash_attention_3", up_to(64, 96, 128, 192, 256), _flash_3_tile, only_on=("9.0",), hides_exp=False
+        "flash_attention_3", up_to(64, 96, 128, 192, 256), _flash_3_tile, only_on=("9.0",), takes_turns_on=("9.0",)
     ),
-    "sdpa_cudnn": AttentionFamily("cudnn", multiple_of(16), _cudnn_tile, head_dim_step=8, hides_exp=False),
+    "sdpa_cudnn": AttentionFamily("cudnn", multiple_of(16), _cudnn_tile, head_dim_step=8, takes_turns_on=("9.0",)),
     "sdpa_efficient": _EFFICIENT,
     "xformers": _EFFICIENT,
     "flashinfer": AttentionFamily("flashinfer", up_to(64, 128, 256), _flash_2_tile, "mma.sync"),

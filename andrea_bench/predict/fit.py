@@ -165,3 +165,13 @@ def fit_records(records: Iterable[Record], gpu: Gpu, source: str) -> tuple[Mappi
     leave-one-out errors. source: the Run's name."""
     points = points_of_records(records, gpu)
     return fit(points, source), leave_one_out(points)
+
+
+def fit_lines(known: Mapping[Key, Efficiency], left_out: Iterable[LeftOut]) -> list[str]:
+    """A refit in words: each efficiency with its range, and each leave-one-out error."""
+    lines = [f"{one.basis}; from {one.low:.2f} to {one.high:.2f}" for one in known.values()]
+    errors = [
+        f"{one.family} {one.direction} without {one.left_out}: off by {one.error_percent:.1f} % on its {one.points} points"
+        for one in left_out
+    ]
+    return lines + (errors or ["one GPU and one head_dim only: nothing to leave out, the error is not known"])

@@ -7,7 +7,7 @@ from andrea_bench.errors import BadInput
 from andrea_bench.hardware import find_gpu
 from andrea_bench.predict import cell, matmul
 from andrea_bench.predict.efficiency import Efficiency, efficiencies, find_efficiency
-from andrea_bench.predict.fit import Point, fit, fit_records, leave_one_out
+from andrea_bench.predict.fit import Point, fit, fit_lines, fit_records, leave_one_out
 from andrea_bench.problem import Problem
 from andrea_bench.record import Record
 
@@ -49,7 +49,8 @@ def test_a_run_gives_back_the_efficiency_it_was_made_with() -> None:
 
 
 def test_left_out_head_dims_are_predicted_by_the_others() -> None:
-    _, left_out = fit_records([_record(64, 0.4), _record(128, 0.5)], GPU, "a Run")
+    known, left_out = fit_records([_record(64, 0.4), _record(128, 0.5)], GPU, "a Run")
+    assert "triton forward without head_dim 64: off by 20.0 % on its 1 points" in fit_lines(known, left_out)
     errors = {one.left_out: one.error_percent for one in left_out}
     # 64 by 0.5 takes 0.4/0.5 of its time; 128 by 0.4 takes 0.5/0.4.
     assert errors == {"head_dim 64": pytest.approx(20), "head_dim 128": pytest.approx(25)}
@@ -64,6 +65,7 @@ def test_gpus_go_before_head_dims() -> None:
     ]
     assert {one.left_out for one in leave_one_out(points)} == {"h100_sxm5_80gb", "h200_sxm"}
     assert leave_one_out(points[:1]) == []
+    assert "nothing to leave out" in fit_lines({}, [])[-1]
 
 
 def test_records_that_say_nothing_are_passed_over() -> None:
