@@ -154,9 +154,9 @@ def own_seconds(root: Path) -> float:
     return ticks / TICKS_PER_S
 
 
-def descendants(root: Path = ROOT) -> list[int]:
-    """The live children of this process, and theirs."""
-    waiting, found = ["self"], []
+def descendants(root: Path = ROOT, pid: int | str = "self") -> list[int]:
+    """The live children of a process, and theirs."""
+    waiting, found = [str(pid)], []
     while waiting:
         try:
             tasks = sorted((root / f"proc/{waiting.pop()}/task").iterdir())

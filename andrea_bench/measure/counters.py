@@ -174,22 +174,23 @@ def summary(samples: list[Readings], identity: Readings) -> Readings:
 
 
 def foreign_processes(gpu: Device, root: Path = cpu.ROOT) -> list[Readings] | str:
-    """The compute processes on the GPU other than this one, its parent and its descendants; or why the driver
-    tells none.
+    """The compute processes on the GPU other than this one's family: it, its descendants, its parent and that
+    one's (a sweep's measuring processes are siblings); or why the driver tells none.
 
     In a container the driver may tell ids of the host, where this process has an id that it can't know: if
-    its own id isn't in the list, one id that doesn't exist here is taken to be it.
+    its own isn't in the list, as many ids that don't exist here are taken to be the family's as it has members.
     """
     try:
         running = gpu.processes()
     except Absent as error:
         return str(error)
-    own = {os.getpid(), os.getppid(), *cpu.descendants(root)}
-    others = [process for process in running if process["pid"] not in own]
+    parent = os.getppid()
+    family = {os.getpid(), *cpu.descendants(root), *cpu.descendants(root, parent)}
+    others = [process for process in running if process["pid"] not in family | {parent}]
     if len(others) == len(running):
         unseen = [process for process in others if not (root / f"proc/{process['pid']}").exists()]
-        if unseen:
-            others.remove(unseen[0])
+        for process in unseen[: len(family)]:
+            others.remove(process)
     return others
 
 

@@ -259,18 +259,34 @@ def test_foreign_processes_before_and_during(stand_in, monkeypatch):
     assert "other processes on the GPU: 1" in seen.validity(True).reasons
 
 
+@pytest.fixture
+def processes(tmp_path, monkeypatch):
+    """A process table: this process 50 and its sibling 51 under 40, and 7 that has nothing to do with them."""
+    for pid, children in {"self": "", 40: "50 51", 50: "", 51: "", 7: ""}.items():
+        (tmp_path / f"proc/{pid}/task/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/task/{pid}/children").write_text(children)
+    monkeypatch.setattr(os, "getpid", lambda: 50)
+    monkeypatch.setattr(os, "getppid", lambda: 40)
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("listed", "foreign"),
     [
         ([], []),
-        ([4194301], []),  # one id of the host's that doesn't exist here: this process, in a container
-        ([4194301, 4194302], [4194302]),
-        ([1], [1]),
+        ([50, 51, 40], []),  # a sweep's measuring processes are of one family
+        ([50, 7], [7]),
+        ([50, 9001], [9001]),  # the ids are the ones seen here, so one that ended is no member
+        ([9001], []),  # ids of a container's host: this process
+        ([9001, 9002], []),  # and its sibling
+        ([9001, 9002, 9003], [9003]),
+        ([7], [7]),
     ],
 )
-def test_in_a_container_one_unseen_process_is_this_one(stand_in, listed, foreign):
+def test_whose_processes_are_foreign(stand_in, processes, listed, foreign):
     stand_in(pids=",".join(map(str, listed)))
-    assert [process["pid"] for process in foreign_processes(Nvml().find(A))] == foreign
+    found = foreign_processes(Nvml().find(A), root=processes)
+    assert [process["pid"] for process in found] == foreign
 
 
 # ---- the sampler ----------------------------------------------------------------------------------------
