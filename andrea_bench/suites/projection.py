@@ -36,7 +36,7 @@ SUITE = Suite(
         Answer(
             kernel="split_heads",
             against="fused_qkv",
-            text="copying its output into contiguous heads takes {ratio} of the time of the fused projection",
+            text="copying the output of the fused projection into contiguous heads takes {ratio} of its time",
         ),
     ),
 )
