@@ -69,8 +69,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     to a product are None.
 
     A peak that is None is a type without tensor cores, or not published. sustained_tensor_share: of the peak
-    that the board's power limit lets a long matrix product keep, where that is far below it. unsure: field -> why; notes: what
-    else to know. sources: field -> where the number is from.
+    that the board's power limit lets a long matrix product keep, where that is far below it. unsure: field ->
+    why; notes: what else to know. sources: field -> where the number is from.
     """
 
     name: str

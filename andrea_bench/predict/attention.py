@@ -8,7 +8,7 @@ import msgspec
 
 from andrea_bench.hardware import Gpu, occupancy
 from andrea_bench.predict.efficiency import Known, find_efficiency
-from andrea_bench.predict.families import UNFUSED, AttentionFamily
+from andrea_bench.predict.families import MMA_SYNC_SHARE, UNFUSED, AttentionFamily
 from andrea_bench.predict.matrix_product import matmul
 from andrea_bench.predict.prediction import (
     DRAM_LATENCY_US,
@@ -29,13 +29,11 @@ from andrea_bench.problem import ELEMENT_BYTES, Problem
 FORWARD_PRODUCTS = 2
 # Tiles of one head that are scheduled one by one; longer sequences are as good as continuous.
 MAX_TILES = 4096
-# Rows of a block's tile that one reading of K and V from shared memory serves: a warp of mma.sync (32 of
-# flash-attention 2's 128 rows), a warpgroup of wgmma.
-ROWS_PER_READ = {"mma.sync": 32, "best": 64}
+# Rows of a block's tile that one reading of K and V from shared memory serves: a warp's of mma.sync (32 of
+# flash-attention 2's 128 rows), a warpgroup's of wgmma and tcgen05.
+WARP_ROWS, WARPGROUP_ROWS = 32, 64
 # What docs/validation.md shows of it: a softmax may read its rows more than once.
 UNFUSED_CHECK = "attention with its scores in memory was up to a half slower than this on an H100"
-# Registers per thread that attention kernels take: all the compiler gives, where blocks are of few warps.
-REGISTERS = 65536
 
 
 def tiled_attention(gpu: Gpu, problem: Problem, family: AttentionFamily, known: Known) -> Prediction:
@@ -63,7 +61,7 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     copies = problem.batch * problem.n_head
     if family.one_block_per_head:
         seen = [sum(seen)]
-    per_tile = _tile_us(rate, problem, family, rows, columns, width)
+    per_tile = _tile_us(gpu, rate, problem, family, rows, columns, width)
     resident = min(_blocks_per_sm(gpu, problem, rows, columns, width, warps), ceil(len(seen) * copies / rate.sm_count))
     # One warp per sub-partition can't overlap its own exp with its own matrix products; two can.
     takes_turns = gpu.compute_capability in family.takes_turns_on
@@ -115,11 +113,8 @@ def _seen_key_tiles(problem: Problem, rows: int, columns: int) -> list[float]:
     tiles = ceil(problem.seq_len / rows)
     all_keys = ceil(problem.kv_len / columns)
     if not problem.causal:
-        return (
-            [float(all_keys)] * min(tiles, MAX_TILES)
-            if tiles <= MAX_TILES
-            else [all_keys * tiles / MAX_TILES] * MAX_TILES
-        )
+        grouped = min(tiles, MAX_TILES)
+        return [all_keys * tiles / grouped] * grouped
     shift = problem.kv_len - problem.seq_len
     group = ceil(tiles / MAX_TILES)
     seen = []
@@ -132,13 +127,15 @@ def _seen_key_tiles(problem: Problem, rows: int, columns: int) -> list[float]:
 
 
 def _tile_us(
-    rate: Rates, problem: Problem, family: AttentionFamily, rows: int, columns: int, width: int
+    gpu: Gpu, rate: Rates, problem: Problem, family: AttentionFamily, rows: int, columns: int, width: int
 ) -> dict[str, float]:
     """What one (query tile, key tile) takes of each unit of an SM, in microseconds."""
     element = ELEMENT_BYTES[problem.dtype]
     products = _products(problem, family)
+    warpgroups = family.instruction == "best" and gpu.compute_capability in MMA_SYNC_SHARE
+    rows_per_reading = WARPGROUP_ROWS if warpgroups else WARP_ROWS
     keys_and_values = 2 * columns * width * element
-    readings = max(1, rows // ROWS_PER_READ[family.instruction])
+    readings = max(1, rows // rows_per_reading)
     return {
         rate.matrix_unit: 2 * products * rows * columns * width / rate.flops,
         "exp": rows * columns / rate.exp,
@@ -150,10 +147,10 @@ def _tile_us(
 def _blocks_per_sm(gpu: Gpu, problem: Problem, rows: int, columns: int, width: int, warps: int) -> int:
     """Resident blocks of a kernel that takes as many registers as the compiler gives, and holds Q and one
     K and V tile in shared memory."""
-    threads = warps * 32
+    threads, architecture = warps * 32, gpu.architecture
     found = occupancy(
         gpu,
-        registers_per_thread=min(gpu.architecture.max_registers_per_thread, REGISTERS // threads),
+        registers_per_thread=min(architecture.max_registers_per_thread, architecture.registers_per_sm // threads),
         shared_memory_bytes=(rows + 2 * columns) * width * ELEMENT_BYTES[problem.dtype],
         threads_per_block=threads,
     )

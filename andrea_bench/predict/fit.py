@@ -171,7 +171,8 @@ def fit_lines(known: Mapping[Key, Efficiency], left_out: Iterable[LeftOut]) -> l
     """A refit in words: each efficiency with its range, and each leave-one-out error."""
     lines = [f"{one.basis}; from {one.low:.2f} to {one.high:.2f}" for one in known.values()]
     errors = [
-        f"{one.family} {one.direction} without {one.left_out}: off by {one.error_percent:.1f} % on its {one.points} points"
+        f"{one.family} {one.direction} without {one.left_out}: "
+        f"off by {one.error_percent:.1f} % on its {one.points} points"
         for one in left_out
     ]
     return lines + (errors or ["one GPU and one head_dim only: nothing to leave out, the error is not known"])
