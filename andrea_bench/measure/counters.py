@@ -17,13 +17,13 @@ import msgspec
 
 from andrea_bench.hardware import cpu
 from andrea_bench.hardware.nvml import Absent, Device, Nvml
+from andrea_bench.measure.energy import MIN_WINDOW_S as MIN_ENERGY_WINDOW_S
 from andrea_bench.measure.sampler import Sampler
 from andrea_bench.measure.validity import judge, throttle_reason
 from andrea_bench.record import Validity
 
 # Below this, ticks of 10 ms say too little; the window then reaches back to an earlier look.
 MIN_WINDOW_S = 1.0
-MIN_ENERGY_WINDOW_S = 1.0  # the energy counter moves about every 100 ms (ml.energy)
 CPU_SETTINGS = ("governor", "smt_active", "transparent_huge_pages", "affinity", "max_clock_mhz")
 Readings = dict[str, Any]
 
@@ -133,9 +133,12 @@ class _GpuWatch:
             if not name.endswith("_reason"):
                 read |= _grown(f"gpu_{name}", name, self.totals, totals)
         energy = _grown("gpu_energy_joules", "energy_joules", self.first, last)
-        if energy["gpu_energy_joules"] is not None and interval_s < MIN_ENERGY_WINDOW_S:
-            reason = f"window too short: {interval_s:.2g} s, below {MIN_ENERGY_WINDOW_S:g} s"
-            energy = {"gpu_energy_joules": None, "gpu_energy_joules_reason": reason}
+        if energy["gpu_energy_joules"] is not None:
+            doubt = None if energy["gpu_energy_joules"] > 0 else "the energy counter did not move"
+            if interval_s < MIN_ENERGY_WINDOW_S:
+                doubt = f"window too short: {interval_s:.2g} s, below {MIN_ENERGY_WINDOW_S:g} s"
+            if doubt:
+                energy = {"gpu_energy_joules": None, "gpu_energy_joules_reason": doubt}
         read |= energy
         read |= _renamed("gpu_temperature_start_celsius", "temperature_celsius", self.first)
         read |= _foreign([self.first["others"], *(sample["others"] for sample in samples)])

@@ -241,6 +241,25 @@ def test_temperature_drift(stand_in):
     assert seen.validity(True).reasons == ["GPU temperature moved from 50 to 64 degrees Celsius"]
 
 
+@pytest.mark.parametrize(
+    ("step_mj", "interval_s", "joules", "reason"),
+    [
+        (30_000, 2.0, 30.0, None),
+        (30_000, 0.5, None, "window too short: 0.5 s, below 1 s"),
+        (0, 2.0, None, "the energy counter did not move"),
+        (-500, 2.0, None, "the counter was reset meanwhile"),
+    ],
+)
+def test_energy_is_never_a_false_zero(stand_in, step_mj, interval_s, joules, reason):
+    stand_in(energy_step_mj=step_mj)
+    watch = module._GpuWatch(Nvml().find(A))
+    watch.sampler = Sampler(dict)
+    watch.sampler.start()
+    watch.first, watch.totals = watch._sample(), watch.gpu.totals()
+    read = watch.after(interval_s)
+    assert (read["gpu_energy_joules"], read.get("gpu_energy_joules_reason")) == (joules, reason)
+
+
 # ---- other processes on the card ------------------------------------------------------------------------
 def test_foreign_processes_before_and_during(stand_in, monkeypatch):
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
