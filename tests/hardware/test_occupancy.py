@@ -94,9 +94,7 @@ def _random_launches(capability: str, n: int) -> list[list[int]]:
     most = architectures()[capability].shared_memory_per_block_bytes
     launches = []
     for _ in range(n):
-        shared = draw.choice(
-            [0, draw.randint(0, most), draw.randint(0, 8192), most - draw.randint(-300, 300)]
-        )
+        shared = draw.choice([0, draw.randint(0, most), draw.randint(0, 8192), most - draw.randint(-300, 300)])
         threads = draw.choice([draw.randint(1, 1024), 32 * draw.randint(1, 32), draw.randint(1020, 1040)])
         barriers = draw.choice([1, 1, draw.randint(0, 16)])
         launches.append([draw.randint(0, 258), shared, threads, barriers])
@@ -126,9 +124,7 @@ def test_equals_nvidias_header(header: ctypes.CDLL, capability: str) -> None:
             threads_per_block=threads,
             barriers_per_block=barriers,
         )
-        tight = {
-            name for name, limit in zip(LIMITS, limits[5 * i : 5 * i + 5], strict=True) if limit == blocks[i]
-        }
+        tight = {name for name, limit in zip(LIMITS, limits[5 * i : 5 * i + 5], strict=True) if limit == blocks[i]}
         if ours.blocks_per_sm != blocks[i] or set(ours.limiter.split("+")) != tight:
             differing.append((launch, blocks[i], tight, ours))
     assert not differing, differing[:3]
@@ -151,17 +147,13 @@ def test_equals_nvidias_header(header: ctypes.CDLL, capability: str) -> None:
     ],
 )
 def test_vectors(target: str, registers: int, shared: int, threads: int, blocks: int, limiter: str) -> None:
-    found = occupancy(
-        target, registers_per_thread=registers, shared_memory_bytes=shared, threads_per_block=threads
-    )
+    found = occupancy(target, registers_per_thread=registers, shared_memory_bytes=shared, threads_per_block=threads)
     assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
     assert found.warps_per_sm == blocks * -(-threads // 32)
 
 
 def test_occupancy_is_the_share_of_warps() -> None:
-    found = occupancy(
-        gpus()["rtx_4090"], registers_per_thread=64, shared_memory_bytes=16384, threads_per_block=128
-    )
+    found = occupancy(gpus()["rtx_4090"], registers_per_thread=64, shared_memory_bytes=16384, threads_per_block=128)
     assert found.warps_per_sm == 20
     assert found.occupancy == pytest.approx(20 / 48)
 
