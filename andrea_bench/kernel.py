@@ -246,4 +246,4 @@ def load_function(spec: str) -> Callable[..., Any]:
     if not callable(function):
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise unknown_name(f"function in {path}", function_name, names)
-    return function  # type: ignore[no-any-return]
+    return function

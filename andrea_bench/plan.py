@@ -13,7 +13,7 @@ import msgspec
 from andrea_bench.axes import AxisRequest, expand
 from andrea_bench.errors import BadInput, unknown_name
 from andrea_bench.kernel import Kernel, find_kernel
-from andrea_bench.problem import ELEMENT_BYTES, Problem
+from andrea_bench.problem import ELEMENT_BYTES, Op, Problem
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import CellHasher, Status
 from andrea_bench.suite import Member, Suite, find_suite
@@ -144,16 +144,16 @@ def _check_kernel_names(chosen: Sequence[Suite], only_kernels: Sequence[str]) ->
             raise unknown_name(f"kernel of the suites {', '.join(s.name for s in chosen)}", name, known)
 
 
-def _baseline_op(suite: Suite) -> str:
+def _baseline_op(suite: Suite) -> Op:
     return next(op for op, name in suite.members if name == suite.baseline)
 
 
 def _kernels(members: Sequence[Member], suite: Suite, only: Sequence[str]) -> list[Kernel]:
     """The kernels of a Group; with `only`, those named and the baseline that they are compared with."""
     if only:
-        own = [(_baseline_op(suite), name) for name in only if ".py:" in name]
         wanted = {*only, suite.baseline}
-        members = [m for m in members if m[1] in wanted] + own  # type: ignore[assignment, operator]
+        op = _baseline_op(suite)
+        members = [*(m for m in members if m[1] in wanted), *((op, name) for name in only if ".py:" in name)]
     return [find_kernel(op, name) for op, name in members]
 
 

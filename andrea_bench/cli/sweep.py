@@ -223,5 +223,5 @@ def _autotune(plan: Any, as_json: bool) -> int:
     for trial in found:
         part = f" {trial.part}" if trial.part else ""
         where = f"{trial.kernel}{part}, {trial.problem.label()}"
-        console().print(f"# {where}: {duration(trial.median_us)} (measured)\n{trial.key}: {trial.row}", markup=False)
+        console().print(f"# {where}: {duration(trial.median_us)} (measured)\n{trial.row}", markup=False)
     return 0 if found else 4

@@ -48,7 +48,7 @@ def compute_capability(device: str) -> str:
 
 def autotune(plan: Plan, clock: Clock, capability: str) -> Iterator[Trial]:
     """Try every candidate of every kernel that names some, on each Problem of the plan. A candidate that is
-    wrong, spills out of its memory or does not compile has a reason instead of a time."""
+    wrong, needs too much memory or does not compile has a reason instead of a time."""
     for group in plan.groups:
         for cell in group.cells:
             if cell.status is None and cell.kernel.candidates is not None:

@@ -121,10 +121,7 @@ class Sweep:
                     if group.threads != threads:
                         continue
                     if (group.suite.name, group.problem, self._device_name(group)) not in present:
-                        title = f"{group.suite.name} {group.problem.label()}"
-                        records = self._measure(
-                            session, group, lambda k, s, t=title, d=done_seconds: report(d, f"{t}: {k}")
-                        )
+                        records = self._measure(session, group, partial(_tell, report, group, done_seconds))
                         self._writer.append(records)
                         self.records += records
                     done_seconds += estimated_group_seconds(group, self.plan.device, self.plan.protocol)

@@ -21,8 +21,10 @@ def candidate(row: str) -> Candidate:
     @contextmanager
     def use() -> Iterator[None]:
         IN_USE.append(row)
-        yield
-        IN_USE.pop()
+        try:
+            yield
+        finally:
+            IN_USE.pop()
 
     return Candidate(part=None, key=(90, 64), row=row, use=use)
 
