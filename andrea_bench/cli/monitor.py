@@ -79,7 +79,7 @@ def _table(look: Readings) -> "Table":
 
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("device", overflow="fold", ratio=1)
-    for title in ("MHz", "°C", "W", "busy %", "GiB"):
+    for title in ("MHz", "C", "W", "busy %", "GiB"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("slowed by", overflow="fold", ratio=1)
     cpu = look["cpu"]

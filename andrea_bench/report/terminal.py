@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from andrea_bench.report.answers import Sentence, misalignments
+from andrea_bench.report.counters import counters_line
 from andrea_bench.report.rows import GroupRows, Row
 from andrea_bench.report.words import ABSENT, duration, interval, rate
 from andrea_bench.suite import find_suite
@@ -26,6 +27,7 @@ def print_groups(console: Console, groups: Sequence[GroupRows]) -> None:
             if any(row.median_us is not None for row in group.rows):
                 console.print(_table(group))
                 _print_doubts(console, group)
+                _print_counters(console, group)
         _print_reasons(console, members)
         if suite == "alignment":
             _print_alignment(console, members)
@@ -84,6 +86,14 @@ def _print_doubts(console: Console, group: GroupRows) -> None:
     for reason, kernels in doubts.items():
         who = "all" if len(kernels) == len(timed) else ", ".join(kernels)
         console.print(Text(f"  ! {who}: {reason}", style="dim"))
+
+
+def _print_counters(console: Console, group: GroupRows) -> None:
+    """What the machine was doing meanwhile: the kernels of a Group are interleaved and share their counters."""
+    lines = [counters_line(row.record.counters) for row in group.rows if row.median_us is not None]
+    for line in dict.fromkeys(lines):
+        if line:
+            console.print(Text(f"  {line}", style="dim"))
 
 
 def _print_reasons(console: Console, groups: Sequence[GroupRows]) -> None:
