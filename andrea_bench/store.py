@@ -195,10 +195,13 @@ class RunWriter:
             before = os.fstat(handle).st_size
             try:
                 _write_all(handle, content)
-                os.fsync(handle)
-            except OSError as error:
+            except BaseException:
+                # Cut short, be it by a full disk or by Ctrl-C: no part of a Group stays.
                 os.ftruncate(handle, before)
-                raise BadInput(f"{file}: can't be written: {error.strerror}; the records before are kept") from error
+                raise
+            os.fsync(handle)
+        except OSError as error:
+            raise BadInput(f"{file}: can't be written: {error.strerror}; the records before are kept") from error
         finally:
             os.close(handle)
 

@@ -16,7 +16,7 @@ from andrea_bench.measure.session import Executor, InProcess, KernelStopped, Ses
 from andrea_bench.measure.task import Task, empty_record
 from andrea_bench.plan import Group, Plan, estimated_group_seconds
 from andrea_bench.record import Record, RunHead
-from andrea_bench.store import RunWriter, StoredRun, read_run
+from andrea_bench.store import RunWriter, StoredRun, read_records, read_run
 
 Report = Callable[[float, str], None]  # (estimated seconds of work done, what is at work)
 
@@ -173,9 +173,10 @@ class Sweep:
         return records
 
     def interrupt(self) -> None:
-        """Leave the Run usable and marked incomplete."""
+        """Leave the Run usable and marked incomplete; `records` becomes what is on disk."""
         self.head.ended_at = _now()
         self._writer.save_head()
+        self.records = list(read_records(self.folder))
 
 
 def _tell(report: Report, group: Group, done_seconds: float, kernel: str, stage: str) -> None:

@@ -14,6 +14,7 @@ from andrea_bench.report.rows import GroupRows, Row
 from andrea_bench.report.words import ABSENT, duration, interval, rate
 from andrea_bench.suite import find_suite
 
+MOST_ANSWERS = 40
 STATUS_STYLE = {"ok": "", "throttled": "yellow", "wrong": "bold red", "error": "red", "timeout": "red"}
 
 
@@ -127,13 +128,15 @@ def _print_alignment(console: Console, groups: Sequence[GroupRows]) -> None:
     console.print(table)
 
 
-def print_answers(console: Console, sentences: Iterable[Sentence]) -> None:
-    """The answers, one a paragraph."""
-    for number, sentence in enumerate(sentences):
-        if number == 0:
-            console.print()
-            console.print(Text("Answers (measured)", "bold"))
+def print_answers(console: Console, sentences: Sequence[Sentence]) -> None:
+    """The answers, one a paragraph; of very many, the first."""
+    if sentences:
+        console.print()
+        console.print(Text("Answers (measured)", "bold"))
+    for sentence in sentences[:MOST_ANSWERS]:
         console.print(Text(f"- {sentence.text}."))
+    if len(sentences) > MOST_ANSWERS:
+        console.print(f"... and {len(sentences) - MOST_ANSWERS} more (--json has all)")
 
 
 def count_line(groups: Iterable[GroupRows]) -> str:
