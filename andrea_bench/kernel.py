@@ -6,6 +6,7 @@ what it can't do. The function gets a Problem and the Op's input tensors and ret
 be timed, with everything else (casts, splits, allocations) already done.
 """
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -119,13 +120,15 @@ class Kernel:
 
     @property
     def file(self) -> Path:
-        return Path(python_inspect.getsourcefile(self.prepare) or "")
+        return Path(python_inspect.getsourcefile(python_inspect.unwrap(self.prepare)) or "")
 
     def source_hash(self) -> str:
-        """Hash of the file that the kernel stands in: changes whenever its code might have."""
+        """Hash of the file that the kernel stands in and of the files of its package that this imports, and
+        so on: changes whenever the kernel's code might have."""
         try:
-            return hashlib.blake2b(self.file.read_bytes(), digest_size=8).hexdigest()
-        except OSError:
+            files = _with_imports(self.file)
+            return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+        except (OSError, SyntaxError):
             return "unknown"
 
     def unsupported(self, problem: Problem, device: str) -> str | None:
@@ -150,6 +153,29 @@ class Kernel:
         if problem.direction not in self.directions:
             return f"does not do direction {problem.direction}; does {', '.join(self.directions)}"
         return self.check(problem, device) if self.check else None
+
+
+@cache
+def _with_imports(file: Path) -> tuple[Path, ...]:
+    """A kernel's file and the files of andrea_kernels that it imports, directly or not, in a fixed order."""
+    root = Path(importlib.import_module("andrea_kernels").__file__ or "").parent
+    found: dict[Path, None] = {}
+    waiting = [file]
+    while waiting:
+        one = waiting.pop()
+        if one in found:
+            continue
+        found[one] = None
+        for node in ast.walk(ast.parse(one.read_bytes())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("andrea_kernels"):
+                names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names if alias.name.startswith("andrea_kernels")]
+            for name in names:
+                place = root.joinpath(*name.split(".")[1:])
+                waiting += [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+    return tuple(sorted(found))
 
 
 @cache
