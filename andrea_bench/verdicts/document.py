@@ -59,6 +59,14 @@ class Difference(msgspec.Struct, kw_only=True):
     allowed: bool
 
 
+class Look(msgspec.Struct, kw_only=True):
+    """One look of a sequential trial: after so many pairs, at which level over all cells, what it settled."""
+
+    pairs: int
+    level: float
+    settled: list[str] = []
+
+
 class Document(msgspec.Struct, kw_only=True):
     """The verdict on two Runs. exit_code is that of gate (DESIGN.md section 4.1); reason: why that one won."""
 
@@ -72,6 +80,7 @@ class Document(msgspec.Struct, kw_only=True):
     not_timed: list[CellName] = []
     only_base: list[CellName] = []
     only_head: list[CellName] = []
+    looks: list[Look] = []
 
     def count(self, verdict: Verdict) -> int:
         """How many cells have that verdict."""

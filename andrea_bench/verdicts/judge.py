@@ -1,6 +1,7 @@
 """The verdict on two Runs: each cell by its rank interval, all cells as one family."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from andrea_bench.verdicts.join import Pair, join, refuse_copies, run_difference
 from andrea_bench.verdicts.outcome import conclude
 from andrea_bench.verdicts.policy import Policy
 
-Blocks = dict[int, float]  # the median of each block, by its number
+Blocks = dict[int, float]  # the time of each block, by its number
 
 
 class Invalid(Exception):
@@ -43,8 +44,18 @@ class Timed:
     allowance: float
 
 
-def judge(base: StoredRun, head: StoredRun, policy: Policy) -> Document:
-    """The verdict on every cell of two Runs, and on the whole. Raises BadInput where both are one Run."""
+def judge(
+    base: StoredRun,
+    head: StoredRun,
+    policy: Policy,
+    *,
+    level: float | None = None,
+    settled: Mapping[str, CellVerdict] | None = None,
+) -> Document:
+    """The verdict on every cell of two Runs, and on the whole. Raises BadInput where both are one Run.
+
+    For one look of a sequential trial: level is the share of 1 - policy.confidence that it may spend, and
+    settled are the verdicts of earlier looks, which stand (and still count as members of the family)."""
     refuse_copies(base, head)
     document = Document(verdict="same", exit_code=0, reason="", policy=policy)
     document.differences = run_differences(base, head, policy)
@@ -52,7 +63,8 @@ def judge(base: StoredRun, head: StoredRun, policy: Policy) -> Document:
         if not run.head.complete:
             document.warnings.append(f"{side} {run.folder} is not complete: `sweep --resume` measures the rest")
     pairs = list(join(base.records, head.records, policy))
-    judged = Judged(document, Causes(base, head))
+    level = 1 - policy.confidence if level is None else level
+    judged = Judged(document, Causes(base, head), level, settled or {})
     forbidden = "; ".join(d.text for d in document.differences if not d.allowed)
     for pair in pairs:
         judged.sort(pair, forbidden)
@@ -64,8 +76,9 @@ def judge(base: StoredRun, head: StoredRun, policy: Policy) -> Document:
 class Judged:
     """Sorts pairs into those with a verdict already and those to be tested; then tests these as one family."""
 
-    def __init__(self, document: Document, causes: Causes) -> None:
+    def __init__(self, document: Document, causes: Causes, level: float, settled: Mapping[str, CellVerdict]) -> None:
         self._document, self._policy, self._causes = document, document.policy, causes
+        self._level, self._settled = level, settled
         self._slots: list[CellVerdict | Timed] = []
 
     def sort(self, pair: Pair, forbidden: str) -> None:
@@ -105,7 +118,9 @@ class Judged:
             self._give(base, head, "inconclusive", "; ".join(doubts))
             return
         try:
-            base_blocks, head_blocks = _block_medians(base, "base"), _block_medians(head, "head")
+            paired = self._policy.paired
+            base_blocks = _block_times(base, "base", paired=paired)
+            head_blocks = _block_times(head, "head", paired=paired)
             shift = self._shift(base_blocks, head_blocks)
         except Invalid as error:
             self._give(base, head, "inconclusive", f"invalid: {error}")
@@ -130,15 +145,21 @@ class Judged:
     def decide(self) -> None:
         """Test all timed cells as one family, and hand all cells to the document in order."""
         tested = [slot for slot in self._slots if isinstance(slot, Timed)]
-        p_values = [timed.shift.p_above(1 + timed.allowance) for timed in tested]
-        level = 1 - self._policy.confidence
         family = holm if self._policy.family == "holm" else benjamini_hochberg
-        levels = iter(family(p_values, level))
+        levels = iter(family([self._p_value(timed) for timed in tested], self._level))
         self._document.cells = [
             self._verdict(slot, 1 - next(levels)) if isinstance(slot, Timed) else slot for slot in self._slots
         ]
 
+    def _p_value(self, timed: Timed) -> float:
+        earlier = self._settled.get(timed.head.cell_id)
+        if earlier:
+            return 0.0 if earlier.verdict == "slower" else 1.0
+        return timed.shift.p_above(1 + timed.allowance)
+
     def _verdict(self, timed: Timed, confidence: float) -> CellVerdict:
+        if timed.head.cell_id in self._settled:
+            return self._settled[timed.head.cell_id]
         found = timed.shift.ratio(confidence)
         verdict, reason = decide(found, timed.allowance, confidence)
         paired = self._policy.paired
@@ -151,7 +172,9 @@ class Judged:
         )  # fmt: skip
         if verdict == "inconclusive":
             cell.processes_needed = units_needed(found, timed.allowance, confidence, paired=paired)
-            cell.reason += _cure(cell, least_units(confidence, paired=paired))
+            cell.reason += _cure(
+                cell, least_units(confidence, paired=paired), "pairs" if paired else "processes a side"
+            )
         if verdict != "same":
             cell.likely_causes = self._causes.of(timed.base, timed.head)
         suspicions = [r for record in (timed.base, timed.head) for r in record.validity.reasons]
@@ -178,33 +201,40 @@ def decide(found: Ratio, allowance: float, confidence: float) -> tuple[Verdict, 
     return "inconclusive", f"{shown} reaches across {allowed}"
 
 
-def _cure(cell: CellVerdict, least: int) -> str:
-    """What the data could have shown, and what would settle the case."""
+def _cure(cell: CellVerdict, least: int, units: str) -> str:
+    """What the data could have shown, and what would settle the case. units: of what more are needed."""
     shown = cell.smallest_detectable_change
     if shown is None:
-        return (
-            f": {cell.blocks_base} in base and {cell.blocks_head} in head; {100 * (cell.confidence_needed or 0):.4g} % "
-            f"confidence needs {least} a side (sweep --processes {least})"
-        )
+        how = "a larger --budget" if units == "pairs" else f"sweep --processes {least}"
+        wanted = f"{100 * (cell.confidence_needed or 0):.4g} % confidence needs {least} {units} ({how})"
+        return f": {cell.blocks_base} in base and {cell.blocks_head} in head; {wanted}"
     needed = cell.processes_needed
-    cure = f"about {needed} processes a side would settle it" if needed else "it lies too near to be settled"
+    cure = f"about {needed} {units} would settle it" if needed else "it lies too near to be settled"
     return f"; the smallest slowdown this data could have shown is {100 * shown:.2g} %; {cure}"
 
 
-def _block_medians(record: Record, side: str) -> Blocks:
-    """The median of each block, in order of block. Raises Invalid where a sample is no time."""
+def _block_times(record: Record, side: str, *, paired: bool) -> Blocks:
+    """The time of each block, in order of block: the median of its samples; where blocks are paired, and each
+    side took several turns in one (`round`), the geometric mean of the turns' medians, so that a drift that
+    the turns' order cancels stays cancelled. Raises Invalid where a sample is no time."""
     samples = record.samples_us
     if not samples:
         raise Invalid(f"{side} is {record.status} but has no samples")
-    if len(record.block) != len(samples):
+    turns = record.round if paired else record.block
+    if not len(record.block) == len(turns) == len(samples):
         raise Invalid(f"{side} has {len(samples)} samples but {len(record.block)} blocks")
     if not (min(samples) > 0 and math.isfinite(sum(samples))):
         worst = next(s for s in samples if not (s > 0 and math.isfinite(s)))
         raise Invalid(f"{side} holds a time of {worst:g} us")
-    by_block: dict[int, list[float]] = {}
-    for block, sample in zip(record.block, samples, strict=True):
-        by_block.setdefault(block, []).append(sample)
-    return {block: median(by_block[block]) for block in sorted(by_block)}
+    by_turn: dict[tuple[int, int], list[float]] = {}
+    for block, turn, sample in zip(record.block, turns, samples, strict=True):
+        by_turn.setdefault((block, turn), []).append(sample)
+    if not paired:
+        return {block: median(by_turn[block, turn]) for block, turn in sorted(by_turn)}
+    logs: dict[int, list[float]] = {}
+    for block, turn in sorted(by_turn):
+        logs.setdefault(block, []).append(math.log(median(by_turn[block, turn])))
+    return {block: math.exp(sum(values) / len(values)) for block, values in logs.items()}
 
 
 def _doubt(record: Record) -> str | None:

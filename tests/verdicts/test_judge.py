@@ -77,7 +77,7 @@ def test_too_few_processes_decide_nothing_and_say_how_many_would(write_run: Writ
     cell = document.cells[0]
     assert cell.smallest_detectable_change is None
     assert cell.processes_needed == 6  # 2 / C(12, 6) = 0.0022 <= 0.05 / 8 < 2 / C(10, 5) = 0.0079
-    assert "1 in base and 1 in head" in cell.reason and "needs 6 a side" in cell.reason
+    assert "1 in base and 1 in head" in cell.reason and "needs 6 processes a side" in cell.reason
 
 
 def test_inconclusive_says_what_could_have_been_shown(write_run: WriteRun) -> None:

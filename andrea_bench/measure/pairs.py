@@ -1,0 +1,160 @@
+"""Measuring two revisions in pairs of short-lived processes that take turns.
+
+A pair is one fresh process of either side. Both start at once; then, Group by Group, they are measured in turns
+in the order base, head, head, base or its mirror, drawn at random, while the other one waits. What drifts
+hits both alike; what a process is born with (where its memory lies) differs, and makes the pair the unit of
+replication.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from andrea_bench.measure.session import Executor, Lost, lost_record
+from andrea_bench.measure.task import Task
+from andrea_bench.protocol import Protocol
+from andrea_bench.record import TIMED, Record, Validity
+
+BASE, HEAD = 0, 1
+TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
+
+MakeExecutor = Callable[[], Executor]
+Member = tuple[str, str]  # (op, kernel)
+Cell = tuple[int, Member]  # (index of the Task, member)
+
+
+class Pairs:
+    """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
+
+    turn_seconds: sampling time of a Group in one turn. The samples of a pair have its number as `block`; those
+    of a side's first turn have `round` 0, of its second 1."""
+
+    def __init__(self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, turn_seconds: float) -> None:
+        self.count = 0  # of pairs that were measured
+        self.left_out = 0  # samples of a cell in a pair, left out because the machine was held back meanwhile
+        self._make = make
+        self._tasks = [msgspec.structs.replace(task, protocol=_one_turn(task.protocol, turn_seconds)) for task in tasks]
+        self._records: tuple[dict[Cell, Record], dict[Cell, Record]] = ({}, {})
+        self._open = {(i, member) for i, task in enumerate(tasks) for member in task.members}
+        self._random = random.Random(tasks[0].protocol.seed if tasks else 0)
+
+    def measure(self) -> None:
+        """Measure one more pair. A kernel that fails on a side has its status there and is left out from then
+        on, on both; a pair in which a process was lost counts for nothing."""
+        executors = [make() for make in self._make]
+        # A process ends with the thread that started it (PR_SET_PDEATHSIG), so the pool outlives the turns.
+        with ThreadPoolExecutor(len(executors)) as pool:
+            try:
+                lost = list(pool.map(self._warm_up, (BASE, HEAD), executors))
+                for records in self._records:
+                    self._open -= {cell for cell, record in records.items() if record.status not in TIMED}
+                if not any(lost):
+                    self._take_turns(executors)
+            finally:
+                for executor in executors:
+                    executor.close()
+
+    def settle(self, cell_ids: set[str]) -> None:
+        """Measure these cells no more."""
+        self._open -= {cell for cell, record in self._records[BASE].items() if record.cell_id in cell_ids}
+
+    @property
+    def finished(self) -> bool:
+        """Whether no cell is left to be measured."""
+        return not self._open
+
+    def records(self, side: int) -> list[Record]:
+        """The Records of a side, in the order of the Tasks and their members."""
+        found = self._records[side]
+        order = [(i, member) for i, task in enumerate(self._tasks) for member in task.members]
+        return [found[cell] for cell in order if cell in found]
+
+    def _live(self) -> Iterator[tuple[int, Task]]:
+        """The Tasks, each with the members that are still to be measured."""
+        for i, task in enumerate(self._tasks):
+            members = [member for member in task.members if (i, member) in self._open]
+            if members:
+                yield i, msgspec.structs.replace(task, members=members, block=self.count)
+
+    def _warm_up(self, side: int, executor: Executor) -> bool:
+        """Have a process check every kernel, untimed; True where it was lost."""
+        records = self._records[side]
+        for i, task in self._live():
+            brief = msgspec.structs.replace(task, protocol=_brief(task.protocol))
+            try:
+                for record in executor.run(brief, _silent):
+                    _without_samples(record)
+                    cell = i, (record.op, record.kernel)
+                    if cell not in records or record.status not in TIMED:
+                        records[cell] = record
+            except Lost as lost:
+                member, record = _lost(task, lost)
+                records[i, member] = record
+                return True
+        return False
+
+    def _take_turns(self, executors: Sequence[Executor]) -> None:
+        """Every Group in turns; its samples are kept when all turns went well."""
+        measured = False
+        for i, task in self._live():
+            turns: list[tuple[int, int, list[Record]]] = []
+            for side in self._random.choice(TURNS):
+                number = sum(other == side for other, _, _ in turns)
+                try:
+                    turns.append((side, number, executors[side].run(task, _silent)))
+                except Lost as lost:
+                    member, record = _lost(task, lost)
+                    self._records[side][i, member] = record
+                    self._open.discard((i, member))
+                    return
+            self._keep(i, task, turns)
+            measured = True
+        self.count += measured
+
+    def _keep(self, i: int, task: Task, turns: list[tuple[int, int, list[Record]]]) -> None:
+        for index, member in enumerate(task.members):
+            cell = i, member
+            found = [(side, number, records[index]) for side, number, records in turns]
+            if any(record.status != "ok" or record.validity.verdict == "invalid" for _, _, record in found):
+                self.left_out += 1
+                continue
+            for side, number, record in found:
+                kept = self._records[side][cell]
+                kept.samples_us.extend(record.samples_us)
+                kept.host_us.extend(record.host_us)
+                kept.order.extend(record.order)
+                kept.block.extend([self.count] * len(record.samples_us))
+                kept.round.extend([number] * len(record.samples_us))
+
+
+def _one_turn(protocol: Protocol, seconds: float) -> Protocol:
+    # The turn ends by time: how well one process knows its median says nothing of how pairs differ.
+    return msgspec.structs.replace(
+        protocol, warmup_rounds=1, min_samples=3, max_samples=100_000, target=1e-9, time_limit_s=seconds
+    )
+
+
+def _brief(protocol: Protocol) -> Protocol:
+    return msgspec.structs.replace(protocol, min_samples=1, max_samples=1)
+
+
+def _without_samples(record: Record) -> None:
+    """Keep what was checked, not what was timed while the other process was at work too."""
+    record.samples_us, record.host_us, record.order, record.block, record.round = [], [], [], [], []
+    if record.status == "throttled":
+        record.status, record.reason = "ok", None
+    # Whether a pair's turns were disturbed is judged turn by turn.
+    record.validity = Validity()
+
+
+def _lost(task: Task, lost: Lost) -> tuple[Member, Record]:
+    """The member at which a process was lost, and its Record. (One lost before its first call of this Task
+    still shows an index of the Task before.)"""
+    member = task.members[min(lost.member, len(task.members) - 1)]
+    return member, lost_record(task, member, lost.status, lost.reason)
+
+
+def _silent(kernel: str, stage: str) -> None:
+    """No progress within a turn."""

@@ -1,0 +1,131 @@
+"""A trial of two revisions: pairs of processes until every cell is settled or the budget is spent."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from andrea_bench.environment import environment
+from andrea_bench.errors import BadInput
+from andrea_bench.measure.pairs import BASE, HEAD, Pairs
+from andrea_bench.measure.session import Worker
+from andrea_bench.measure.task import Task
+from andrea_bench.protocol import Protocol
+from andrea_bench.record import Record, RunHead
+from andrea_bench.revisions import PlannedCell, Revision, Revisions
+from andrea_bench.store import RunWriter, StoredRun
+from andrea_bench.verdicts import Document, Policy
+from andrea_bench.verdicts.sequential import Trial
+
+# Sampling time of a Group in one turn: short, so that both sides see the same load; a pair costs some seconds
+# for its processes to start whatever the turns take.
+TURN_SECONDS = 0.15
+
+Report = Callable[[str], None]
+
+
+class RevisionTrial:
+    """Measures the cells that both revisions plan, and judges them.
+
+    plan_arguments: of the verb `plan`, which each revision's own code answers. Raises BadInput where they
+    have no cell in common."""
+
+    def __init__(
+        self, revisions: Revisions, plan_arguments: list[str], *, device: str, protocol: Protocol, policy: Policy
+    ) -> None:
+        self._revisions, self._policy, self._device = revisions, policy, device
+        base, head = (side.plan(plan_arguments) for side in (revisions.base, revisions.head))
+        self._only = _planned_only(base, head, device), _planned_only(head, base, device)
+        common = {cell.cell_id for cell in head}
+        cells = [cell for cell in base if cell.cell_id in common and cell.status is None and cell.threads == 1]
+        if not cells:
+            raise BadInput(
+                f"{revisions.base.label} and {revisions.head.label} have no cell in common that can run here"
+            )
+        self._cells = len(cells)
+        self._pairs = Pairs(
+            (self._starter(revisions.base), self._starter(revisions.head)),
+            _tasks(cells, device, protocol),
+            turn_seconds=TURN_SECONDS,
+        )
+        self.base, self.head = (self._run(side, protocol) for side in (revisions.base, revisions.head))
+
+    def run(self, deadline: float, report: Report) -> Document:
+        """Measure until every cell is settled, or another pair would not end before `deadline` (monotonic)."""
+        trial = Trial(self.base, self.head, self._policy, self._cells)
+        longest = 0.0
+        while True:
+            started = time.monotonic()
+            self._pairs.measure()
+            now = time.monotonic()
+            longest = max(longest, now - started)
+            last = now + longest > deadline or self._pairs.finished
+            pairs = self._pairs.count
+            report(f"{pairs} pairs, {len(trial.settled)} of {self._cells} cells settled")
+            if not (last or trial.due(pairs)):
+                continue
+            base, head = (self._pairs.records(side) + self._only[side] for side in (BASE, HEAD))
+            document = trial.look(base, head, pairs, last=last)
+            self._pairs.settle(set(trial.settled))
+            if last or self._pairs.finished:
+                return self._completed(document)
+
+    def store(self, folder: Path) -> None:
+        """Write both sides as Runs, folder/base and folder/head."""
+        for name, run in (("base", self.base), ("head", self.head)):
+            with RunWriter.create(folder / name, run.head) as writer:
+                writer.append([record for record in run.records if record.samples_us or record.status != "ok"])
+
+    def _starter(self, revision: Revision) -> Callable[[], Worker]:
+        return lambda: Worker(self._device, 1, revision.environment())
+
+    def _run(self, revision: Revision, protocol: Protocol) -> StoredRun:
+        facts = {**environment(self._device), "git": {"commit": revision.commit, "revision": revision.label}}
+        head = RunHead(
+            complete=True,
+            started_at=_now(),
+            protocol=msgspec.to_builtins(protocol),
+            seed=protocol.seed,
+            environment=facts,
+        )
+        return StoredRun(Path(revision.side), head, [])
+
+    def _completed(self, document: Document) -> Document:
+        document.warnings += self._revisions.warnings
+        if self._pairs.left_out:
+            document.warnings.append(
+                f"{self._pairs.left_out} times a cell's pair was left out: the machine was held back meanwhile"
+            )
+        for run in (self.base, self.head):
+            run.head.ended_at = _now()
+        return document
+
+
+def _planned_only(cells: list[PlannedCell], others: list[PlannedCell], device: str) -> list[Record]:
+    """A Record without samples for each cell that could run in one plan and doesn't stand in the other."""
+    there = {cell.cell_id for cell in others}
+    return [
+        Record(
+            cell_id=c.cell_id, suite=c.suite, op=c.op, kernel=c.kernel, problem=c.problem, device=device, status="ok",
+            reason="planned, not measured", flops=0, min_bytes=0, started_at=_now(),
+        )
+        for c in cells
+        if c.cell_id not in there and c.status is None
+    ]  # fmt: skip
+
+
+def _tasks(cells: list[PlannedCell], device: str, protocol: Protocol) -> list[Task]:
+    """One Task for each suite and Problem, in the order of the cells."""
+    tasks: dict[tuple[object, ...], Task] = {}
+    for cell in cells:
+        new = Task(
+            suite=cell.suite, problem=cell.problem, members=[], device=device, device_name=device, protocol=protocol
+        )
+        tasks.setdefault((cell.suite, cell.problem), new).members.append((cell.op, cell.kernel))
+    return list(tasks.values())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,197 @@
+"""Two git revisions side by side: each in a worktree of its own, run by an interpreter that imports from there.
+
+Dependencies are those of the current environment for both.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from andrea_bench.errors import BadInput, EnvironmentUnfit
+from andrea_bench.problem import Problem
+
+PROBE = "import andrea_bench; print(andrea_bench.__file__)"
+PROBE_LIMIT_S = 120
+
+
+class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell of `plan --json`: what ab needs of it."""
+
+    cell_id: str
+    suite: str
+    op: str
+    kernel: str
+    problem: Problem
+    threads: int = 1
+    status: str | None = None
+    reason: str | None = None
+
+
+class _Planned(msgspec.Struct):
+    cells: list[PlannedCell]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """The code of one side. side: base or head. label: as the user named it. folder: where it lies."""
+
+    side: str
+    label: str
+    commit: str | None
+    folder: Path
+
+    def environment(self) -> dict[str, str]:
+        """Variables by which an interpreter imports this revision's packages, and not those of the current
+        folder or of an installation."""
+        paths = [str(self.folder), str(self.folder / "kernels"), os.environ.get("PYTHONPATH", "")]
+        return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1"}
+
+    def plan(self, arguments: list[str]) -> list[PlannedCell]:
+        """The cells that this revision makes of `arguments`. Raises BadInput with its own message where it
+        lacks a suite or kernel, EnvironmentUnfit where its code can't be imported."""
+        where = self._python("-c", PROBE).strip()
+        if not Path(where).resolve().is_relative_to(self.folder.resolve()):
+            raise EnvironmentUnfit(f"{self.side} {self.label}: andrea_bench is imported from {where} instead")
+        text = self._python("-m", "andrea_bench", "plan", *arguments, "--json")
+        return msgspec.json.decode(text, type=_Planned).cells
+
+    def _python(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], env={**os.environ, **self.environment()}, capture_output=True, check=False,
+            timeout=PROBE_LIMIT_S, encoding="utf-8", errors="backslashreplace",
+        )  # fmt: skip
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            message = f"{self.side} {self.label}: {said.removeprefix('andrea-bench: ')}"
+            raise BadInput(message) if done.returncode == 2 else EnvironmentUnfit(message)
+        return done.stdout
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """Both sides, and what a reader should know of them."""
+
+    base: Revision
+    head: Revision
+    warnings: list[str]
+
+
+@contextmanager
+def open_revisions(base: str, head: str | None, start: Path | None = None) -> Iterator[Revisions]:
+    """Worktrees of `base` and of `head` (None: the working tree as it is); gone when the context ends,
+    however it ends. Raises BadInput for what git can't give, EnvironmentUnfit without git."""
+    repository = Path(_git(start or Path.cwd(), "rev-parse", "--show-toplevel").strip())
+    commits = {"base": _commit(repository, "base", base)}
+    if head is not None:
+        commits["head"] = _commit(repository, "head", head)
+    folder = Path(tempfile.mkdtemp(prefix="andrea-bench-ab-"))
+    try:
+        sides = {}
+        for side, commit in commits.items():
+            label = base if side == "base" else str(head)
+            _add_worktree(repository, folder / side, commit, f"{side} {label}")
+            sides[side] = Revision(side, label, commit, folder / side)
+        if head is None:
+            sides["head"] = Revision("head", "working tree", None, repository)
+        for revision in sides.values():
+            _check(revision)
+        yield Revisions(sides["base"], sides["head"], _warnings(repository, sides["base"], sides["head"]))
+    finally:
+        _remove(repository, folder)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    # Within a git hook, variables of git's own would point at the hook's repository. Hooks of the repository
+    # must not run for a worktree that only measures.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments], env={**clean, "LC_ALL": "C"},
+            capture_output=True, check=False, encoding="utf-8", errors="surrogateescape",
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise EnvironmentUnfit("git is not installed, and ab compares git revisions") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        said = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), lines[-1])
+        raise BadInput(f"git {arguments[0]}: {said}")
+    return done.stdout
+
+
+def _commit(repository: Path, side: str, revision: str) -> str:
+    name = f"{revision}^{{commit}}"
+    try:
+        commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    except BadInput:
+        raise BadInput(f"{side} {revision}: is no revision of {repository}") from None
+    return commit.strip()
+
+
+def _add_worktree(repository: Path, folder: Path, commit: str, what: str) -> None:
+    try:
+        _git(repository, "worktree", "add", "--detach", "--quiet", str(folder), commit)
+    except BadInput as error:
+        raise BadInput(f"{what}: its worktree could not be made ({error})") from None
+
+
+def _check(revision: Revision) -> None:
+    if not (revision.folder / "andrea_bench" / "__init__.py").is_file():
+        raise BadInput(f"{revision.side} {revision.label}: holds no andrea_bench/ to measure with")
+    if os.pathsep in str(revision.folder):
+        raise BadInput(f"{revision.folder}: a path with {os.pathsep!r} can't be searched for modules; move it")
+
+
+def _remove(repository: Path, folder: Path) -> None:
+    """Remove the worktrees, whatever state they are in; git then forgets them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _git(repository, "worktree", "prune")
+    except BadInput as error:
+        print(f"andrea-bench: worktrees under {folder} are gone, but git still lists them: {error}", file=sys.stderr)
+
+
+def _warnings(repository: Path, base: Revision, head: Revision) -> list[str]:
+    found = []
+    dirty = _git(repository, "status", "--porcelain").splitlines()
+    if dirty and head.commit is None:
+        found.append(f"head is the working tree with {len(dirty)} uncommitted changes")
+    elif dirty:
+        found.append(f"{len(dirty)} uncommitted changes of the working tree are in neither revision")
+    same = head.commit or (None if dirty else _git(repository, "rev-parse", "HEAD").strip())
+    if same == base.commit:
+        found.append("base and head are the same code: whatever differs is noise")
+    if (base.folder / ".gitmodules").is_file():
+        found.append("submodules are not checked out in worktrees; code in them is missing there")
+    for name in ("constraints.txt", "pyproject.toml"):
+        before, after = (_pins(side.folder / name) for side in (base, head))
+        changed = [f"{pin} in base" for pin in sorted(before - after)] + [
+            f"{pin} in head" for pin in sorted(after - before)
+        ]
+        if changed:
+            few = ", ".join(changed[:6]) + (", ..." if len(changed) > 6 else "")
+            found.append(f"{name} pins differ ({few}); both sides ran with what is installed here")
+    return found
+
+
+def _pins(file: Path) -> set[str]:
+    """The requirements that a file names."""
+    if not file.is_file():
+        return set()
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if file.suffix == ".toml":
+        try:
+            project = tomllib.loads(text).get("project", {})
+        except tomllib.TOMLDecodeError:
+            return set()
+        return {str(pin) for pin in project.get("dependencies", [])}
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return {line for line in lines if line and not line.startswith("-")}
