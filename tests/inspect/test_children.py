@@ -1,0 +1,154 @@
+"""Compiling in children: crashes, hangs and what they leave; and the cache of results."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton", reason="the package triton is not installed")
+
+from conftest import EXACT, TYPES
+from sample_kernels import sample_attention, sample_copy, sample_matmul
+
+from andrea_bench.errors import EnvironmentUnfit
+from andrea_bench.inspect import compile_facts, toolchain
+from andrea_bench.inspect.cache import AnalysisCache, request_key
+from andrea_bench.inspect.compile import Failure, Request, in_children
+from andrea_bench.inspect.survey import Options
+
+COPY = {"signature": "*fp32,*fp32,i32", "constexprs": {"block": 256}}
+
+
+def fail() -> None:
+    raise ValueError("first line\nlast line")
+
+
+def test_crash_hang_and_error_take_only_their_child(tmp_path: Path):
+    assembler = tmp_path / "pid"
+
+    def hang() -> None:
+        # As an assembler that hangs: a process of the child's own.
+        started = subprocess.Popen(["sleep", "600"])
+        assembler.write_text(str(started.pid))
+        started.wait()
+
+    seen: list[int] = []
+    tasks = [lambda: 1, os.abort, hang, fail, lambda: "x" * 2_000_000, lambda: os._exit(3)]
+    results = in_children(tasks, jobs=2, time_limit_s=1.5, done=lambda index, result: seen.append(index))
+    assert results[0] == 1
+    assert results[1] == Failure(status="error", reason="the compiler crashed (SIGABRT)")
+    assert results[2] == Failure(status="timeout", reason="the compiler took longer than 1.5 s")
+    assert results[3] == Failure(status="error", reason="ValueError: last line")
+    assert len(results[4]) == 2_000_000
+    assert results[5] == Failure(status="error", reason="the compiler crashed (exit code 3)")
+    assert sorted(seen) == list(range(6))
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{assembler.read_text()}/exe").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{assembler.read_text()}/exe").exists()
+
+
+def test_hanging_compiler_is_a_row(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("andrea_bench.inspect.compile.compile_here", lambda request: time.sleep(600))
+    facts = compile_facts(sample_copy, gpu="rtx_4090", options=Options(time_limit_s=0.5), **COPY)
+    assert (facts.status, facts.reason) == ("timeout", "the compiler took longer than 0.5 s")
+
+
+def test_second_time_nothing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    options = Options(cache=AnalysisCache(tmp_path))
+    first = compile_facts(sample_copy, gpu="rtx_4090", options=options, **COPY)
+    assert (first.status, first.cached) == ("ok", False)
+    monkeypatch.setattr("andrea_bench.inspect.compile.in_children", lambda *a, **k: pytest.fail("compiled again"))
+    again = compile_facts(sample_copy, gpu="rtx_4090", options=options, **COPY)
+    # Another product of the same architecture is the same code.
+    other = compile_facts(sample_copy, gpu="l4", options=options, **COPY)
+    assert again.cached
+    assert {**again.document(), "cached": False} == first.document()
+    assert other.code_hash == first.code_hash
+
+
+def test_cache_that_cannot_be_written_or_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    facts = compile_facts(sample_copy, gpu="rtx_4090", options=Options(cache=AnalysisCache(blocked)), **COPY)
+    assert facts.status == "ok"
+    assert capsys.readouterr().err.count("going on without") == 1
+    options = Options(cache=AnalysisCache(tmp_path))
+    compile_facts(sample_copy, gpu="rtx_4090", options=options, **COPY)
+    (kept,) = (tmp_path / "inspect").glob("*.json")
+    kept.write_text('{"cut off')
+    again = compile_facts(sample_copy, gpu="rtx_4090", options=options, **COPY)
+    assert (again.status, again.cached) == ("ok", False)
+    assert json.loads(kept.read_text())["name"] == "sample_copy"
+
+
+def test_key_holds_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch):
+    types = dict(zip(sample_attention.arg_names[:6], TYPES.split(","), strict=True))
+
+    def request(**changes: Any) -> Request:
+        given: dict[str, Any] = {"function": sample_attention, "signature": types, "constexprs": EXACT, "num_warps": 4,
+                                 "num_stages": 2, "target": 89, "divisible_by_16": ("q",)}  # fmt: skip
+        return Request(**{**given, **changes})
+
+    keys = [
+        request_key(one)
+        for one in (
+            request(), request(function=sample_matmul), request(signature={**types, "q": "*fp16"}),
+            request(num_warps=8),
+            request(constexprs={**EXACT, "block_n": 64}), request(num_stages=3), request(target=90),
+            request(divisible_by_16=("q", "k")),
+        )
+    ]  # fmt: skip
+    monkeypatch.setattr(toolchain, "version_of", lambda tool: "another")
+    keys.append(request_key(request()))
+    assert len(set(keys)) == len(keys)
+    monkeypatch.undo()
+    assert request_key(request()) == keys[0]
+    monkeypatch.setenv("DISABLE_PTXAS_OPT", "1")
+    assert request_key(request()) != keys[0]
+
+
+def test_neither_torch_nor_driver(tmp_path: Path):
+    """In a process where torch can't be imported, and where asking for the active driver ends it."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from triton.runtime import driver\n"
+        "type(driver).active = property(lambda self: sys.exit('asked the driver'))\n"
+        "from sample_kernels import sample_copy\n"
+        "from andrea_bench.inspect import compile_facts\n"
+        "facts = compile_facts(sample_copy, gpu='b200', signature='*fp32,*fp32,i32', constexprs={'block': 128})\n"
+        "print(facts.status, facts.reason)\n"
+        "print('libcuda' in open('/proc/self/maps').read(), sys.modules['torch'])\n"
+    )
+    environment = {**os.environ, "ANDREA_BENCH_CACHE": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok")
+    assert done.stdout.endswith("False None\n")
+
+
+def test_missing_tools_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    from triton import knobs
+
+    class NoAssembler:
+        nvdisasm = knobs.nvidia.nvdisasm
+
+        @property
+        def ptxas(self) -> None:
+            raise RuntimeError("Cannot find ptxas")
+
+    toolchain.ptxas.cache_clear()
+    monkeypatch.setattr(knobs, "nvidia", NoAssembler())
+    try:
+        with pytest.raises(EnvironmentUnfit, match="no ptxas"):
+            compile_facts(sample_copy, gpu="rtx_4090", options=Options(), **COPY)
+    finally:
+        toolchain.ptxas.cache_clear()
