@@ -56,8 +56,8 @@ class Revision:
         return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1"}
 
     def plan(self, arguments: list[str]) -> list[PlannedCell]:
-        """The cells that this revision makes of `arguments`. Raises BadInput with its own message where it
-        lacks a suite or kernel, EnvironmentUnfit where its code can't be imported."""
+        """The cells that this revision makes of `arguments`. Raises BadInput with the revision's own last line
+        where it lacks a suite or kernel, or its code can't be imported with what is installed here."""
         where = self._python("-c", PROBE).strip()
         if not Path(where).resolve().is_relative_to(self.folder.resolve()):
             raise EnvironmentUnfit(f"{self.side} {self.label}: andrea_bench is imported from {where} instead")
@@ -71,8 +71,7 @@ class Revision:
         )  # fmt: skip
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            message = f"{self.side} {self.label}: {said.removeprefix('andrea-bench: ')}"
-            raise BadInput(message) if done.returncode == 2 else EnvironmentUnfit(message)
+            raise BadInput(f"{self.side} {self.label}: {said.removeprefix('andrea-bench: ')}")
         return done.stdout
 
 

@@ -1,0 +1,161 @@
+"""Pairs of processes in turns, with made-up processes: order, drift, failures."""
+
+import pytest
+
+from andrea_bench.measure.pairs import BASE, HEAD, Pairs
+from andrea_bench.measure.session import Lost, Progress
+from andrea_bench.measure.task import Task, empty_record
+from andrea_bench.problem import Problem
+from andrea_bench.protocol import Protocol
+from andrea_bench.record import Record, RunHead, Validity
+from andrea_bench.store import StoredRun
+from andrea_bench.verdicts import Policy, judge
+
+MEMBERS = [("qkv_projection", "per_head_loop"), ("qkv_projection", "fused_qkv")]
+
+
+def make_task(seq_len: int = 64, members: list[tuple[str, str]] | None = None) -> Task:
+    problem = Problem(seq_len=seq_len, n_head=4, head_dim=16)
+    return Task(
+        suite="projection", problem=problem, members=list(MEMBERS if members is None else members), device="cpu",
+        device_name="cpu", protocol=Protocol(seed=3),
+    )  # fmt: skip
+
+
+class Machine:
+    """Processes of both sides on a machine that gets slower by 2 % with each turn."""
+
+    def __init__(self, factors: tuple[float, float] = (1.0, 1.0)) -> None:
+        self.factors = factors
+        self.turns: list[tuple[int, int]] = []  # (side, seq_len)
+        self.measured: list[tuple[int, tuple[tuple[str, str], ...]]] = []
+        self.alive = 0
+        self.fail: dict[tuple[int, str], str] = {}
+        self.lose: tuple[int, str] | None = None
+        self.invalid_turns: set[int] = set()
+
+    def make(self, side: int) -> "Process":
+        self.alive += 1
+        return Process(self, side)
+
+
+class Process:
+    def __init__(self, machine: Machine, side: int) -> None:
+        self.machine, self.side = machine, side
+
+    def run(self, task: Task, progress: Progress) -> list[Record]:
+        machine, brief = self.machine, task.protocol.max_samples == 1
+        if not brief:
+            machine.turns.append((self.side, task.problem.seq_len))
+            machine.measured.append((self.side, tuple(task.members)))
+        records = []
+        for i, (op, name) in enumerate(task.members):
+            if machine.lose == (self.side, name) and not brief:
+                machine.lose = None
+                raise Lost(i, "timeout", "hung")
+            record = empty_record(task, op, name)
+            record.status = machine.fail.get((self.side, name), "ok")  # type: ignore[assignment]
+            if record.status == "ok":
+                level = 100 * machine.factors[self.side] * 1.02 ** len(machine.turns)
+                record.samples_us = [level, level, level]
+                record.order, record.block, record.round = [0, 1, 2], [task.block] * 3, [0, 1, 2]
+                record.timing_mode, record.cache = "host_wall", "warm"
+                if len(machine.turns) in machine.invalid_turns:
+                    record.validity = Validity(verdict="invalid", reasons=["held back"])
+            records.append(record)
+        return records
+
+    def close(self) -> None:
+        self.machine.alive -= 1
+
+
+def pairs_of(machine: Machine, tasks: list[Task]) -> Pairs:
+    return Pairs((lambda: machine.make(BASE), lambda: machine.make(HEAD)), tasks, turn_seconds=0.1)
+
+
+def verdicts(pairs: Pairs, **policy: float) -> dict[str, str]:
+    from pathlib import Path
+
+    head = RunHead(complete=True, started_at="")
+    base_run = StoredRun(Path("base"), head, pairs.records(BASE))
+    head_run = StoredRun(Path("head"), head, pairs.records(HEAD))
+    document = judge(base_run, head_run, Policy(paired=True, **policy))  # type: ignore[arg-type]
+    return {cell.kernel: cell.verdict for cell in document.cells}
+
+
+def test_turns_are_abba_or_baab_group_by_group() -> None:
+    machine = Machine()
+    pairs = pairs_of(machine, [make_task(64), make_task(128)])
+    for _ in range(12):
+        pairs.measure()
+    orders = [tuple(side for side, _ in machine.turns[i : i + 4]) for i in range(0, len(machine.turns), 4)]
+    assert set(orders) == {(0, 1, 1, 0), (1, 0, 0, 1)}
+    assert [n for _, n in machine.turns[:8]] == [64] * 4 + [128] * 4
+    assert machine.alive == 0 and pairs.count == 12
+    record = pairs.records(BASE)[0]
+    assert record.block == [b for b in range(12) for _ in range(6)]
+    assert record.round == [0, 0, 0, 1, 1, 1] * 12
+
+
+def test_drift_cancels_in_every_pair() -> None:
+    machine = Machine(factors=(1.0, 1.04))
+    pairs = pairs_of(machine, [make_task()])
+    for _ in range(8):
+        pairs.measure()
+    head = RunHead(complete=True, started_at="")
+    from pathlib import Path
+
+    document = judge(
+        StoredRun(Path("b"), head, pairs.records(BASE)), StoredRun(Path("h"), head, pairs.records(HEAD)),
+        Policy(paired=True, max_slowdown=0.01),
+    )  # fmt: skip
+    for cell in document.cells:
+        assert (cell.low, cell.ratio, cell.high) == (pytest.approx(1.04), pytest.approx(1.04), pytest.approx(1.04))
+        assert cell.verdict == "slower" and cell.blocks_head == 8
+
+
+def test_a_kernel_that_fails_is_left_out_and_broken() -> None:
+    machine = Machine()
+    machine.fail[HEAD, "fused_qkv"] = "out_of_memory"
+    pairs = pairs_of(machine, [make_task()])
+    for _ in range(6):
+        pairs.measure()
+    assert all(members == (MEMBERS[0],) for _, members in machine.measured)
+    assert verdicts(pairs) == {"per_head_loop": "same", "fused_qkv": "broken"}
+
+
+def test_a_process_that_hangs_voids_its_pair_and_names_the_kernel() -> None:
+    machine = Machine()
+    machine.lose = (HEAD, "fused_qkv")
+    pairs = pairs_of(machine, [make_task()])
+    pairs.measure()
+    assert pairs.count == 0 and machine.alive == 0
+    for _ in range(6):
+        pairs.measure()
+    assert pairs.count == 6
+    assert verdicts(pairs) == {"per_head_loop": "same", "fused_qkv": "broken"}
+    assert next(r for r in pairs.records(HEAD) if r.kernel == "fused_qkv").status == "timeout"
+
+
+def test_turns_on_a_machine_that_was_held_back_are_left_out() -> None:
+    machine = Machine()
+    machine.invalid_turns = {2}
+    pairs = pairs_of(machine, [make_task()])
+    for _ in range(3):
+        pairs.measure()
+    assert pairs.left_out == 2
+    assert set(pairs.records(BASE)[0].block) == set(pairs.records(HEAD)[0].block) == {1, 2}
+
+
+def test_settled_cells_are_measured_no_more() -> None:
+    machine = Machine()
+    pairs = pairs_of(machine, [make_task(64), make_task(128)])
+    pairs.measure()
+    first = pairs.records(BASE)
+    pairs.settle({r.cell_id for r in first if r.problem.seq_len == 64})
+    machine.turns.clear()
+    pairs.measure()
+    assert {n for _, n in machine.turns} == {128} and not pairs.finished
+    pairs.settle({r.cell_id for r in first})
+    assert pairs.finished
+    assert [r.cell_id for r in pairs.records(BASE)] == [r.cell_id for r in first]

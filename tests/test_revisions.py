@@ -1,0 +1,183 @@
+"""Worktrees of two revisions: what is refused, what is said, and that nothing stays behind."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from andrea_bench.cli.main import main
+from andrea_bench.errors import BadInput, EnvironmentUnfit
+from andrea_bench.revisions import Revisions, open_revisions
+
+
+def git(folder: Path, *arguments: str) -> str:
+    name = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    done = subprocess.run(["git", *name, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with spaces in its path and two commits; temporary folders go to a place that is counted."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    folder = tmp_path / "a repo with spaces"
+    (folder / "andrea_bench").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "constraints.txt").write_text("torch==2.12.0\n")
+    (folder / "andrea_bench" / "__init__.py").write_text("SIDE = 'first'\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "first")
+    (folder / "constraints.txt").write_text("torch==2.13.0  # newer\n")
+    (folder / "andrea_bench" / "__init__.py").write_text("SIDE = 'second'\n")
+    git(folder, "commit", "-q", "-a", "-m", "second")
+    return folder
+
+
+def left_behind(repository: Path) -> list[str]:
+    worktrees = git(repository, "worktree", "list").splitlines()[1:]
+    return worktrees + [str(p) for p in (repository.parent / "scratch").iterdir()]
+
+
+def test_each_side_has_its_own_code(repository: Path) -> None:
+    with open_revisions("HEAD~1", "HEAD", repository) as revisions:
+        texts = [(r.folder / "andrea_bench/__init__.py").read_text() for r in (revisions.base, revisions.head)]
+        assert texts == ["SIDE = 'first'\n", "SIDE = 'second'\n"]
+        assert revisions.base.environment()["PYTHONPATH"].startswith(str(revisions.base.folder))
+        assert any("torch==2.12.0 in base, torch==2.13.0 in head" in warning for warning in revisions.warnings)
+    assert left_behind(repository) == []
+
+
+def test_the_interpreter_imports_from_the_worktree(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even when started in another checkout of the same package, and with an installed one."""
+    monkeypatch.chdir(repository)
+    with open_revisions("HEAD~1", None) as revisions:
+        for revision, side in ((revisions.base, "first"), (revisions.head, "second")):
+            assert revision._python("-c", "import andrea_bench; print(andrea_bench.SIDE)").strip() == side
+
+
+def test_a_dirty_tree_is_said(repository: Path) -> None:
+    (repository / "andrea_bench" / "__init__.py").write_text("SIDE = 'edited'\n")
+    with open_revisions("HEAD", None, repository) as revisions:
+        assert revisions.head.folder == repository
+        assert any("working tree with 1 uncommitted" in warning for warning in revisions.warnings)
+        assert not any("same code" in warning for warning in revisions.warnings)
+    with open_revisions("HEAD~1", "HEAD", repository) as revisions:
+        assert any("in neither revision" in warning for warning in revisions.warnings)
+
+
+def test_the_same_code_is_said(repository: Path) -> None:
+    for head in ("HEAD", None):
+        with open_revisions("main", head, repository) as revisions:
+            assert any("same code" in warning for warning in revisions.warnings)
+
+
+@pytest.mark.parametrize("revision", ["nowhere", "0123456789abcdef", "", "--help", "HEAD:andrea_bench", "HEAD~9"])
+def test_a_revision_that_does_not_exist_is_one_line(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], revision: str
+) -> None:
+    monkeypatch.chdir(repository)
+    assert main(["ab", "projection", f"--base={revision}"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and len(captured.err.splitlines()) == 1
+    assert f"base {revision}: is no revision" in captured.err
+    assert left_behind(repository) == []
+
+
+def test_outside_a_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["ab", "projection", "--base", "HEAD"]) == 2
+    assert "not a git repository" in capsys.readouterr().err
+
+
+def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(EnvironmentUnfit, match="git is not installed"), open_revisions("HEAD", None, repository):
+        pass
+
+
+def test_a_base_without_the_package(repository: Path) -> None:
+    git(repository, "rm", "-q", "-r", "andrea_bench")
+    git(repository, "commit", "-q", "-m", "gone")
+    with (
+        pytest.raises(BadInput, match="base HEAD: holds no andrea_bench"),
+        open_revisions("HEAD", "HEAD~1", repository),
+    ):
+        pass
+    assert left_behind(repository) == []
+
+
+def refuses_to_plan(revisions: Revisions, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        revisions.base.plan(["projection"])
+    assert str(caught.value) == message
+
+
+def test_a_base_that_cannot_be_imported(repository: Path) -> None:
+    (repository / "andrea_bench" / "__init__.py").write_text("import a_module_that_is_nowhere\n")
+    git(repository, "commit", "-q", "-a", "-m", "broken")
+    with open_revisions("HEAD", "HEAD~1", repository) as revisions:
+        refuses_to_plan(revisions, "base HEAD: ModuleNotFoundError: No module named 'a_module_that_is_nowhere'")
+    assert left_behind(repository) == []
+
+
+def test_a_base_that_lacks_the_suite_says_so_itself(repository: Path) -> None:
+    main_text = "import sys\nprint('andrea-bench: unknown suite', file=sys.stderr)\nsys.exit(2)\n"
+    (repository / "andrea_bench" / "__main__.py").write_text(main_text)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "no suite")
+    with open_revisions("HEAD", "HEAD~1", repository) as revisions:
+        refuses_to_plan(revisions, "base HEAD: unknown suite")
+
+
+def test_submodules_and_hooks(repository: Path, tmp_path: Path) -> None:
+    """A worktree has no submodules, which is said; hooks of the repository don't run; all is removed."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    git(other, "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "sub")
+    git(repository, "commit", "-q", "-m", "with a submodule")
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/hook-ran'\n")
+    hook.chmod(0o755)
+    with open_revisions("HEAD", "HEAD~1", repository) as revisions:
+        assert any("submodules" in warning for warning in revisions.warnings)
+    assert not (tmp_path / "hook-ran").exists()
+    assert left_behind(repository) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_nothing_is_left_behind_however_it_ends(repository: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error), open_revisions("HEAD~1", "HEAD", repository):
+        raise error
+    assert left_behind(repository) == []
+
+
+def test_a_worktree_that_cannot_be_written(repository: Path) -> None:
+    """As on a full disk: git's own words, in one line, and nothing left."""
+    big = repository / "andrea_bench" / "big.bin"
+    big.write_bytes(b"x" * 200_000)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "big")
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(BadInput, match="its worktree could not be made"), open_revisions("HEAD", None, repository):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert left_behind(repository) == []
+
+
+@pytest.mark.parametrize("budget", ["120", "two minutes", "-5s", "0s", "nan s", ""])
+def test_budgets_without_a_unit_are_refused(capsys: pytest.CaptureFixture[str], budget: str) -> None:
+    assert main(["ab", "projection", "--base", "HEAD", f"--budget={budget}"]) == 2
+    assert "--budget" in capsys.readouterr().err
