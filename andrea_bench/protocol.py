@@ -17,7 +17,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     a Group in one process; what was not reached by then is said. kernel_limit_s: after this long without
     news a kernel counts as hung and its process is killed. cache: `cold` flushes the L2 (CUDA) or twice the
     last-level cache (CPU) before each sample, outside the timed region. threads: of each measuring process
-    on a CPU. processes: fresh processes over which the samples are spread. seed: of inputs and order.
+    on a CPU. processes: fresh processes over which the samples are spread. seed: of inputs and order. energy_window_s: on a
+    GPU, seconds for which each kernel runs back to back, after its samples, to count its energy; 0: not counted.
     """
 
     warmup_rounds: int = 2
@@ -31,6 +32,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     processes: int = 1
     seed: int = 20240
+    energy_window_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("warmup_rounds", "min_samples", "max_samples", "threads", "processes"):
@@ -39,6 +41,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("target", "time_limit_s", "kernel_limit_s"):
             if not 0 < getattr(self, name) < 1e9:
                 raise BadInput(f"{name} {getattr(self, name)} is not a positive number")
+        if not 0 <= self.energy_window_s < 1e6:
+            raise BadInput(f"energy_window_s {self.energy_window_s} is no number of seconds")
         if self.max_samples < self.min_samples:
             raise BadInput(f"max_samples {self.max_samples} is below min_samples {self.min_samples}")
 

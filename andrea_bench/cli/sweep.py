@@ -33,6 +33,7 @@ DEFAULT_GROUP_SECONDS = 2.5
 @click.option(
     "--kernel-limit", "kernel_limit_s", type=float, default=None, help="After so many seconds a kernel hangs."
 )
+@click.option("--energy", "energy_window_s", type=float, metavar="SECONDS", help="On a GPU, count energy for so long.")
 @click.option("--strict", is_flag=True, help="Exit 4 on errors, time-outs and cells out of memory too.")
 @click.option("--autotune", is_flag=True, help="Search tiles of Triton kernels on this GPU; prints table rows.")
 @click.option("--fake-clock", is_flag=True, hidden=True)
@@ -106,7 +107,7 @@ def protocol_for(device: str, suites: Sequence[str], **given: Any) -> Protocol:
         raise BadInput("--graph needs a CUDA device")
     if not suites:
         fields["time_limit_s"] = DEFAULT_GROUP_SECONDS
-    for name in ("processes", "cache", "seed", "min_samples", "time_limit_s", "kernel_limit_s"):
+    for name in ("processes", "cache", "seed", "min_samples", "time_limit_s", "kernel_limit_s", "energy_window_s"):
         if given.get(name) is not None:
             fields[name] = given[name]
     if given.get("target"):

@@ -66,6 +66,11 @@ class Watch:
             except Absent as error:
                 self._gpu_absent = str(error)
 
+    @property
+    def gpu(self) -> Device | None:
+        """The GPU that is watched; None on a CPU and where no driver tells of it."""
+        return self._gpu.gpu if self._gpu else None
+
     def before(self) -> None:
         """Just before a Group's samples."""
         if self._gpu is not None:

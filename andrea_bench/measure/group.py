@@ -5,20 +5,23 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import torch
 
 from andrea_bench.errors import Unsupported
+from andrea_bench.hardware.nvml import Device
 from andrea_bench.kernel import Kernel, find_kernel
 from andrea_bench.measure.call import Prepared
 from andrea_bench.measure.check import Expected, expect
 from andrea_bench.measure.clock import Clock
 from andrea_bench.measure.counters import Observation, Watch, throttled
+from andrea_bench.measure.energy import measure_energy
 from andrea_bench.measure.inputs import make_inputs
 from andrea_bench.measure.profile import peak_memory_bytes, selected_backend
 from andrea_bench.measure.task import Task, empty_record
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record, Status
-from andrea_bench.statistics import drift, relative_half_width
+from andrea_bench.statistics import drift, median, relative_half_width
 
 CHECK_EVERY = 5  # rounds between two looks at the stop rule
 THROTTLE_RETRIES = 3
@@ -141,6 +144,24 @@ def _time(cells: list[_Cell], task: Task, clock: Clock, watch: Watch | None, hea
     for cell in cells:
         if cell.call is not None:
             _finish(cell, task, clock, observation, why)
+            if watch and watch.gpu and task.protocol.energy_window_s > 0:
+                _count_energy(cell, task, watch.gpu)
+
+
+def _count_energy(cell: _Cell, task: Task, gpu: Device) -> None:
+    """Energy per call, in a window of its own: timed samples are too short and too far apart for the counter."""
+    assert cell.call is not None
+    median_us = median(cell.record.samples_us)
+    energy = measure_energy(
+        gpu,
+        cell.call,
+        lambda: torch.cuda.synchronize(task.device),
+        window_s=task.protocol.energy_window_s,
+        # Some milliseconds between two waits for the GPU, so that it is never idle for long.
+        calls_per_batch=max(1, int(5000 / median_us)),
+        flops=cell.record.flops,
+    )
+    cell.record.counters = {**cell.record.counters, "gpu_energy_per_call": msgspec.to_builtins(energy)}
 
 
 def _sample(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) -> None:
