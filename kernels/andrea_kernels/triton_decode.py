@@ -4,7 +4,7 @@ The idea, its source, what it trades and its limits: flash/decode.py. A query's 
 as fill the GPU, and a second launch puts the parts together. head_dim up to 256, computed as wide as head_dim
 rounded up to 16; float32 products are exact ("ieee", without tensor cores) unless the Problem says tf32.
 
-Queries are not tiled for reuse of K and V beyond 64 rows (query heads of a group times seq_len): for prompts,
+Queries are not tiled for reuse of K and V beyond a tile of 16 to 64 rows (query heads of a group times seq_len): for prompts,
 triton_exact is the kernel.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from andrea_bench.errors import Unsupported
 from andrea_bench.kernel import TritonLaunch, Work, kernel
-from andrea_bench.problem import Problem
+from andrea_bench.problem import ELEMENT_BYTES, Problem
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, LOG2_E, SIXTEEN_BYTES, Strides, contiguous_strides
 from andrea_kernels.flash.tiles import computed_width, parts
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOWEST_ARCHITECTURE = 80
-MOST_ROWS = 64  # of a tile; more query rows are more tiles
 MOST_SPLITS = 128
 # A split shorter than this is read in less time than its launch and its partial result take (a guess, from
 # 5 us a launch and 256 x 2 x 128 x 2 bytes at the bandwidth of one SM, some 30 GB/s).
@@ -38,9 +37,11 @@ TRITON_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tf32"
 
 
 class Tile(NamedTuple):
-    """Keys of a tile, warps of a block, stages of the load pipeline."""
+    """Keys of a tile, its rows at most (more query rows are more tiles), warps of a block, stages of the load
+    pipeline."""
 
     block_n: int
+    most_rows: int
     warps: int
     stages: int
 
@@ -48,10 +49,15 @@ class Tile(NamedTuple):
 # architecture -> rows of (widest computed width, widest element in bytes, tile); the first row that fits counts,
 # and an architecture that is not there takes the rows of the nearest lower one. Reading is all that takes time, so
 # as many bytes of K and V are in flight as leave room for two blocks in an SM's shared memory (8.0 has 164 KiB of
-# it, 9.0 and 10.0 228, the others 100). Compiled: nothing spills, and every row fits (test_decode_compile.py).
-_LARGE = ((128, 2, Tile(64, 4, 3)), (256, 2, Tile(64, 4, 2)), (128, 4, Tile(32, 4, 3)), (256, 4, Tile(32, 4, 2)))
-_SMALL = ((64, 2, Tile(64, 4, 3)), (128, 2, Tile(64, 4, 2)), (256, 2, Tile(32, 4, 2)),
-          (128, 4, Tile(32, 4, 2)), (256, 4, Tile(16, 4, 2)))  # fmt: skip
+# it, 9.0 and 10.0 228, the others 100). Compiled: nothing spills, and every row fits (tests/kernels/test_projection_compile.py).
+# More rows than these spill: the accumulators are rows x width in float32.
+_LARGE = ((128, 2, Tile(64, 64, 4, 3)), (256, 2, Tile(64, 32, 4, 2)), (256, 4, Tile(16, 16, 4, 3)))
+_SMALL = (
+    (64, 2, Tile(64, 64, 4, 3)),
+    (128, 2, Tile(64, 64, 4, 2)),
+    (256, 2, Tile(32, 32, 4, 2)),
+    (256, 4, Tile(16, 16, 4, 2)),
+)
 TILES: dict[int, tuple[tuple[int, int, Tile], ...]] = {80: _LARGE, 86: _SMALL, 90: _LARGE, 120: _SMALL}
 
 
@@ -90,9 +96,9 @@ class Call:
     def arguments(self) -> Arguments:
         """What the two launches take."""
         rows = self.n_head // self.n_kv_head * self.seq_len  # that share a key head
-        block_m = min(MOST_ROWS, max(16, 1 << (rows - 1).bit_length()))
-        element_bytes = 2 if self.dtype in ("float16", "bfloat16") else 4
+        element_bytes = ELEMENT_BYTES[self.dtype]
         tile = tile_for(self.architecture, computed_width(self.head_dim), element_bytes)
+        block_m = min(tile.most_rows, max(16, 1 << (rows - 1).bit_length()))
         row_tiles = self.batch * self.n_kv_head * -(-rows // block_m)
         splits = self.splits or choose_splits(row_tiles, self.kv_len, self.sms)
         keys_per_split = -(-self.kv_len // (splits * tile.block_n)) * tile.block_n

@@ -15,7 +15,8 @@ read once. The width is in parts, as in forward.py.
 Known limits: keys lie evenly strided (no pages of a cache), all sequences are of the same length; forward only.
 Offsets are 64 bits wide.
 """
-# Triton has no starred tuples.
+# Device code: Triton gives its arguments their types, and has no starred tuples.
+# mypy: disable-error-code="no-untyped-def, assignment"
 # ruff: noqa: RUF005
 
 import triton

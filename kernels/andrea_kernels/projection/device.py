@@ -20,7 +20,8 @@ strides are a multiple of. Offsets are 64 bits wide.
 
 Known limits: no bias, no split over the sum (few rows leave SMs idle), no persistent blocks.
 """
-# Triton has no starred tuples.
+# Device code: Triton gives its arguments their types, and has no starred tuples.
+# mypy: disable-error-code="no-untyped-def, assignment"
 # ruff: noqa: RUF005
 
 import triton

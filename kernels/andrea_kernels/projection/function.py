@@ -90,7 +90,7 @@ def _how(tensor: Tensor, tf32: bool) -> dict[str, Any]:
     }
 
 
-def _strides(tensor: Tensor) -> tuple[int, ...]:
+def _strides(tensor: Tensor) -> Any:
     """A dimension of size 1 is never stepped over, and torch leaves its stride to chance; that of a contiguous
     tensor stands in, for one binary to serve where one can."""
     found, like = [], 1
