@@ -141,16 +141,15 @@ def _show_many(rows: list[Row]) -> None:
 
     columns = {
         "d_model": "d_model", "n_head": "n_head", "n_kv_head": "n_kv_head", "head_dim": "head_dim",
-        "n_layer": "n_layer", "attention_per_layer": "attention/layer", "unique": "unique",
+        "n_layer": "n_layer", "attention_per_layer": "per layer", "unique": "unique",
     }  # fmt: skip
     table = Table(box=None)
     for title in (*columns.values(), "share"):
         table.add_column(title, justify="right")
     for row in rows:
         share = row["attention_share"]
-        cells = [
-            "-" if row[name] is None else f"{row[name]:,}" if row[name] > 99_999 else str(row[name]) for name in columns
-        ]
+        counts = [row[name] for name in columns]
+        cells = ["-" if n is None else f"{n:,}" if n > 99_999 else str(n) for n in counts]
         table.add_row(*cells, "-" if share is None else f"{share:.1%}")
     console().print(table)
-    console().print("parameters; share: attention's part of the unique ones")
+    console().print("per layer: attention parameters; share: attention's part of the unique parameters")

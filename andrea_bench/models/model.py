@@ -40,7 +40,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     max_positions: rows of a learned position table; 0 where positions are rotary, ALiBi or none. biases:
     which matmuls have one. extras: other parameters by name. embedding_width: of the token table, where it
-    is not d_model. has_output_head: over the vocabulary, tied or not. assumed: fields that no source states. uncounted: why the whole can't be counted.
+    is not d_model. has_output_head: over the vocabulary, tied or not. assumed: fields that no source states.
+    uncounted: why the whole can't be counted.
     """
 
     name: str
@@ -125,7 +126,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         mlp = d * (into + self.intermediate_size) + (into + d if "mlp" in self.biases else 0)
         norm = {"layernorm": 2 * d, "rmsnorm": d, "none": 0}[self.norm]
         tokens = self.vocab_size * (self.embedding_width or d)
-        parts = {
+        parts: dict[str, Any] = {
             "embeddings": tokens + self.max_positions * d,
             "attention": attention * layers,
             "mlp": mlp * layers,
@@ -135,4 +136,4 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         }
         unique = sum(parts.values())
         stored = unique + (tokens if self.has_output_head and self.tied_embeddings else 0)
-        return Parameters(**parts, attention_per_layer=attention, unique=unique, stored=stored)
+        return Parameters(reason=None, attention_per_layer=attention, unique=unique, stored=stored, **parts)
