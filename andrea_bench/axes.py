@@ -6,21 +6,26 @@ inclusive ranges, powers of two, every split of a width, and a filter. What is n
 
 import itertools
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from andrea_bench.errors import BadInput, unknown_name
 from andrea_bench.models import DEFAULT_MODEL, find_model
-from andrea_bench.problem import DIRECTIONS, DTYPES, SIZES, Problem
+from andrea_bench.problem import DIRECTIONS, DTYPES, MAX_SIZE, SIZES, Problem
 from andrea_bench.where import Where
 
 MAX_POINTS = 1_000_000
+# More than any size has; keeps absurd texts from becoming numbers.
+MAX_DIGITS = 19
 AXES = (*SIZES, "dtype", "causal", "direction", "threads")
 CONFIG_KEYS = ("model", "iso", "where", "suites", "kernels", "device", "axes")
+SHOWN_REASONS = 3
 # Names that other tools use for the same types.
 DTYPE_ALIASES = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "float": "float32"}
 
@@ -62,6 +67,8 @@ def parse_values(name: str, text: str) -> list[Any]:
     values = list(dict.fromkeys(value for part in parts for value in _part(name, part)))
     if len(values) > MAX_POINTS:
         raise BadInput(f"axis {name}: {len(values):,} values; at most {MAX_POINTS:,}")
+    if name == "threads" and min(values) < 1:
+        raise BadInput(f"threads {min(values)} is not positive; nearest legal value: 1")
     return values
 
 
@@ -93,10 +100,12 @@ def _dtype(text: str) -> str:
 
 
 def _whole(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise BadInput(f"axis {name}: {text!r} is no whole number, range (64:128:8) or pow2:8:12") from None
+    text = text.strip()
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise BadInput(f"axis {name}: {text[:40]!r} is no whole number, range (64:128:8) or pow2:8:12")
+    if len(text) > MAX_DIGITS:
+        raise BadInput(f"axis {name}: {text[:40]}... has {len(text)} digits; at most {MAX_DIGITS}")
+    return int(text)
 
 
 def _powers_of_two(name: str, part: str) -> list[int]:
@@ -145,11 +154,16 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(axes, dict):
         raise BadInput(f"{path}: axes must be a table, as in [axes]")
     content["axes"] = {name: _config_values(path, name, value) for name, value in axes.items()}
-    for key, kind in (("where", list), ("suites", list), ("kernels", list), ("iso", dict), ("model", str)):
-        if not isinstance(content.get(key, kind()), kind):
-            raise BadInput(f"{path}: {key} must be a {kind.__name__}")
-    if set(content.get("iso", {})) - {"d_model"}:
-        raise BadInput(f"{path}: iso splits d_model only")
+    for key, value in content.items():
+        if key in ("where", "suites", "kernels"):
+            content[key] = value = [value] if isinstance(value, str) else value
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                raise BadInput(f"{path}: {key} must be a list of texts")
+        elif key in ("model", "device") and not isinstance(value, str):
+            raise BadInput(f"{path}: {key} must be a text, not {value!r}")
+    iso = content.get("iso", {"d_model": 1})
+    if not isinstance(iso, dict) or list(iso) != ["d_model"] or type(iso["d_model"]) is not int:
+        raise BadInput(f"{path}: iso must be one width, as in iso = {{d_model = 768}}")
     return content
 
 
@@ -176,28 +190,47 @@ def expand(request: AxisRequest, *, defaults: Mapping[str, list[Any]] | None = N
         if name not in AXES:
             raise unknown_name("axis", name, AXES)
         if not values:
-            raise BadInput(f"axis {name}: has no values")
+            raise BadInput(f"axis {name} is empty; write {name}=VALUES")
+        axes[name] = list(dict.fromkeys(values))
     base = _base(request, device)
     splits = _splits(request, axes)
     count = math.prod(len(values) for values in axes.values()) * max(1, len(splits))
     if count > MAX_POINTS:
         raise BadInput(f"{count:,} points; at most {MAX_POINTS:,}: narrow an axis")
-    filters = [Where(text, Problem.__struct_fields__) for text in request.where]
-    problems: dict[Problem, None] = {}
+    filters = [Where(text) for text in request.where]
+    problems: list[Problem] = []
     invalid = []
     for given in _points(axes, splits):
+        complete = _complete(given, base)
         try:
-            problem = Problem(**_complete(given, base))
+            problem = Problem(**complete)
         except BadInput as error:
-            invalid.append((given, str(error)))
+            if _may_stay(complete, filters):
+                invalid.append((given, str(error)))
             continue
-        if not filters or all(keep(msgspec.structs.asdict(problem)) for keep in filters):
-            problems[problem] = None
+        if not filters or all(keep(problem) for keep in filters):
+            problems.append(problem)
     if not problems:
         if invalid:
-            raise BadInput(invalid[0][1] + (f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""))
+            reasons = list(dict.fromkeys(reason for _, reason in invalid))
+            more = f" (and {len(reasons) - SHOWN_REASONS} more)" if len(reasons) > SHOWN_REASONS else ""
+            raise BadInput(" / ".join(reasons[:SHOWN_REASONS]) + more)
         raise BadInput(f"no point of the grid fits --where {' and '.join(request.where)}")
-    return Expansion(list(problems), invalid)
+    return Expansion(problems, invalid)
+
+
+def _may_stay(complete: dict[str, Any], filters: list[Where]) -> bool:
+    """Whether a point that is no Problem would be kept, as far as its known fields tell: `--where
+    'd_model % n_head == 0'` leaves such points out without a word."""
+    fields = SimpleNamespace(**{name: value for name, value in complete.items() if value is not None})
+    for keep in filters:
+        try:
+            if not keep(fields):
+                return False
+        except (AttributeError, BadInput):
+            # It names a field that this point doesn't have, or divides by its zero.
+            continue
+    return True
 
 
 def _base(request: AxisRequest, device: str) -> dict[str, Any]:
@@ -225,8 +258,8 @@ def _splits(request: AxisRequest, axes: Mapping[str, list[Any]]) -> list[dict[st
         if name in axes:
             raise BadInput(f"--iso d_model already says {name}; leave one of the two away (or use --where)")
     (d_model,) = request.iso.values()
-    if d_model < 1:
-        raise BadInput(f"--iso d_model={d_model}: is not positive")
+    if not 1 <= d_model <= MAX_SIZE:
+        raise BadInput(f"--iso d_model={d_model}: must lie in 1 to {MAX_SIZE}")
     small = [d for d in range(1, math.isqrt(d_model) + 1) if d_model % d == 0]
     divisors = sorted({d for one in small for d in (one, d_model // one)})
     return [{"d_model": d_model, "n_head": n, "head_dim": d_model // n} for n in divisors]
