@@ -4,7 +4,7 @@ The idea, its source, what it trades and its limits: flash/decode.py. A query's 
 as fill the GPU, and a second launch puts the parts together. head_dim up to 256, computed as wide as head_dim
 rounded up to 16; float32 products are exact ("ieee", without tensor cores) unless the Problem says tf32.
 
-Queries are not tiled for reuse of K and V beyond a tile of 16 to 64 rows (query heads of a group times seq_len): for prompts,
+K and V are read anew for each tile of 16 to 64 rows (query heads of a group times seq_len): for prompts,
 triton_exact is the kernel.
 """
 
@@ -49,7 +49,8 @@ class Tile(NamedTuple):
 # architecture -> rows of (widest computed width, widest element in bytes, tile); the first row that fits counts,
 # and an architecture that is not there takes the rows of the nearest lower one. Reading is all that takes time, so
 # as many bytes of K and V are in flight as leave room for two blocks in an SM's shared memory (8.0 has 164 KiB of
-# it, 9.0 and 10.0 228, the others 100). Compiled: nothing spills, and every row fits (tests/kernels/test_projection_compile.py).
+# it, 9.0 and 10.0 228, the others 100). Compiled (tests/kernels/test_projection_compile.py): the row for 16 bits up
+# to 128 neither spills nor exceeds shared memory; the others were compiled by hand at 256, 16 rows, without spills.
 # More rows than these spill: the accumulators are rows x width in float32.
 _LARGE = ((128, 2, Tile(64, 64, 4, 3)), (256, 2, Tile(64, 32, 4, 2)), (256, 4, Tile(16, 16, 4, 3)))
 _SMALL = (

