@@ -56,6 +56,9 @@ def inspect_command(
     from andrea_bench.inspect.document import FactsDocument, read_facts, write_facts
 
     toolchain.triton_module()
+    for path in (save, markdown_file):  # before the work, not after it
+        if path and not path.parent.is_dir():
+            raise BadInput(f"{path}: there is no folder {path.parent}")
     baseline = read_facts(check) if check else None
     names = _names(gpus) or _names(config.get("gpus", ()))
     only = _names(kernels) or _names(config.get("kernels", ()))
@@ -129,12 +132,12 @@ def _kernels(names: Sequence[str]) -> list["Kernel"]:
     for name in names:
         if ".py:" in name:
             found.append(find_kernel("attention", name))
-        else:
-            found += [k for k in compiled if name in (k.name, k.op)]
-        if not found or (found[-1].name != name and found[-1].op != name):
-            if name not in OPS and name not in {k.name for k in kernels()}:
-                raise unknown_name("Triton kernel", name, [k.name for k in compiled])
+        elif named := [kernel for kernel in compiled if name in (kernel.name, kernel.op)]:
+            found += named
+        elif name in OPS or name in {kernel.name for kernel in kernels()}:
             raise BadInput(f"{name} is no Triton kernel; of these Facts can be had: {_list(compiled)}")
+        else:
+            raise unknown_name("Triton kernel", name, [kernel.name for kernel in compiled])
     if without := [kernel for kernel in found if kernel.launches is None]:
         raise BadInput(
             f"{without[0].name} says nothing of its launches (@kernel(launches=...)); name the triton.jit "

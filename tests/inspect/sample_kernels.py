@@ -10,9 +10,9 @@ def sample_attention(
     block_m: tl.constexpr, block_n: tl.constexpr, hint: tl.constexpr,
 ):  # fmt: skip
     """Attention of one head, head_dim computed as `wide` columns and (where it is not 0) `narrow` more; rows are
-    `row_stride` elements apart; `hint` tells the compiler that this is a multiple of 8."""
+    `row_stride` elements apart; `hint` lets the compiler know that this is a multiple of 8."""
     if hint:
-        row_stride = tl.multiple_of(row_stride, 8)
+        row_stride = row_stride // 8 * 8
     rows = tl.program_id(0) * block_m + tl.arange(0, block_m)
     left = tl.arange(0, wide)
     inside = rows[:, None] < seq_len
