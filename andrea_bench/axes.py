@@ -235,19 +235,10 @@ def _may_stay(complete: dict[str, Any], filters: list[Where]) -> bool:
 
 def _base(request: AxisRequest, device: str) -> dict[str, Any]:
     """What holds where nothing was given: the model's sizes, and the device's dtype."""
-    model = find_model(request.model or DEFAULT_MODEL)
-    return {
-        "batch": 1,
-        "seq_len": model.max_positions or 1024,
-        "d_model": model.d_model,
-        "n_head": model.n_head,
-        "n_kv_head": model.n_kv_head,
-        "head_dim": model.head_dim,
-        "n_layer": model.n_layer,
-        "dtype": "bfloat16" if device.startswith("cuda") else "float32",
-        "causal": True,
-        "direction": "forward",
-    }
+    dtype = "bfloat16" if device.startswith("cuda") else "float32"
+    base = msgspec.structs.asdict(find_model(request.model or DEFAULT_MODEL).problem(dtype=dtype))
+    del base["kv_len"]
+    return base
 
 
 def _splits(request: AxisRequest, axes: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
@@ -292,8 +283,6 @@ def _complete(given: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, An
         complete["n_head"] = None
     if "n_kv_head" not in given and complete["n_head"] != base["n_head"]:
         complete["n_kv_head"] = _same_grouping(base, complete)
-    if "kv_len" not in given:
-        complete.pop("kv_len", None)
     return complete
 
 
