@@ -92,6 +92,11 @@ def _field(field: str) -> Callable[[Row], Any]:
     return lambda row: row.get(field)
 
 
+def _heads(row: Row) -> str:
+    shared = row["n_kv_head"] != row["n_head"]
+    return f"{row['n_head']}:{row['n_kv_head']}" if shared else str(row["n_head"])
+
+
 _KINDS: dict[str, tuple[Callable[[], list[Row]], dict[str, Callable[[Row], Any]]]] = {
     "suites": (
         _suites,
@@ -129,8 +134,7 @@ _KINDS: dict[str, tuple[Callable[[], list[Row]], dict[str, Callable[[Row], Any]]
         {
             "model": _field("name"),
             "d_model": _field("d_model"),
-            "n_head": _field("n_head"),
-            "n_kv_head": _field("n_kv_head"),
+            "n_head": _heads,
             "head_dim": _field("head_dim"),
             "n_layer": _field("n_layer"),
         },
@@ -138,8 +142,9 @@ _KINDS: dict[str, tuple[Callable[[], list[Row]], dict[str, Callable[[Row], Any]]
 }
 
 _CAPTIONS = {
+    "models": "n_head 32:8 is 32 query heads over 8 key-value heads. `params --model NAME` counts one's parameters.",
     "gpus": "TFLOP/s: dense float16 peak with float32 accumulation. ?: the sources don't agree, or it was "
-    "only recalled (--json says why, and gives every number's source)."
+    "only recalled (--json says why, and gives every number's source).",
 }
 
 

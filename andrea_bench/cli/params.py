@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from andrea_bench.problem import Problem
 
 Row = dict[str, Any]
-PARTS = ("embeddings", "attention", "mlp", "norms", "output_head", "extras", "unique", "stored")
+PARTS = ("embeddings", "attention", "mlp", "norms", "output_head", "extras", "unique", "non_embedding", "stored")
 
 
 @click.command("params")
@@ -52,7 +52,10 @@ def _row(model: "Model", problem: "Problem") -> Row:
         "head_dim": problem.head_dim,
         "n_layer": problem.n_layer,
         **msgspec.structs.asdict(counts),
+        "non_embedding": counts.non_embedding,
+        "tied": counts.tied,
         "attention_share": counts.attention_share,
+        "alignment": problem.alignment(),
         "dtype": problem.dtype,
         "kv_cache_bytes_per_token": problem.kv_cache_bytes_per_token(),
         "assumed": sized.assumed,
@@ -115,13 +118,16 @@ def _show_one(row: Row) -> None:
 
 
 def _lines(row: Row) -> list[str]:
-    lines = [f"KV cache: {row['kv_cache_bytes_per_token']:,} bytes per token ({row['dtype']}, all layers)"]
+    lines = [
+        f"KV cache: {row['kv_cache_bytes_per_token']:,} bytes per token ({row['dtype']}, all layers)",
+        f"head_dim {row['head_dim']} in {row['dtype']}: {row['alignment']}",
+    ]
     if row["reason"]:
         lines.append(f"not counted whole: {row['reason']}")
     if row["extra_parts"]:
         lines.append("extras: " + ", ".join(f"{name} {count:,}" for name, count in row["extra_parts"].items()))
     if row["stored"] != row["unique"]:
-        lines.append("stored: with the tied output head counted again, as some files hold it")
+        lines.append(f"stored: with the tied output head ({row['tied']:,}) counted again, as some files hold it")
     if row["assumed"]:
         lines.append(f"assumed: {', '.join(row['assumed'])}")
     if row["published_parameters"] and row["unique"] is not None:

@@ -14,8 +14,10 @@ from andrea_bench.models.model import Model
 
 Reader = Callable[[Keys], dict[str, Any]]
 D_MODEL = ("hidden_size", "n_embd", "d_model", "n_embed")
-N_HEAD = ("num_attention_heads", "n_head", "num_heads")
-N_LAYER = ("num_hidden_layers", "n_layer", "num_layers")
+N_HEAD = ("num_attention_heads", "n_head", "num_heads", "n_heads")
+N_KV_HEAD = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+HEAD_DIM = ("head_dim", "d_kv", "kv_channels")
+N_LAYER = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 INTERMEDIATE = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 TOWERS = ("text_config", "vision_config")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
@@ -29,12 +31,14 @@ def read_model(file: Path, part: str | None = None) -> Model:
     naming the file, and the key that is missing or contradicts another.
     """
     try:
-        content = json.loads(file.read_bytes().decode("utf-8-sig"))
+        content = json.loads(file.read_bytes().decode("utf-8-sig"), object_pairs_hook=_each_key_once)
     except OSError as error:
         raise BadInput(f"{file}: can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{file}: is not UTF-8 (byte {error.start})") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{file}: is no JSON: {error}") from None
     if not isinstance(content, dict):
         raise BadInput(f"{file}: must hold one JSON object")
@@ -42,6 +46,15 @@ def read_model(file: Path, part: str | None = None) -> Model:
         return _model(Keys(content), str(file), part)
     except BadInput as error:
         raise BadInput(f"{file}{f'#{part}' if part else ''}: {error}") from None
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys don't contradict one another; JSON itself would take the last."""
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if content.setdefault(key, value) != value:
+            raise BadInput(f"contradictory keys: {key} {content[key]} and {key} {value}")
+    return content
 
 
 def _model(keys: Keys, name: str, part: str | None) -> Model:
@@ -304,14 +317,17 @@ def _unknown(keys: Keys) -> dict[str, Any]:
     """A family that is not known here: its sizes, without a count of the whole."""
     family = keys.text("model_type")
     known = ", ".join(sorted(FAMILIES))
+    if keys.has("kv_lora_rank"):
+        raise BadInput("kv_lora_rank: multi-head latent attention has no one head_dim; give the axes instead")
     d_model, n_head = keys.size(*D_MODEL), keys.size(*N_HEAD)
-    head_dim = keys.size("head_dim", default=None)
+    head_dim = keys.size(*HEAD_DIM, default=None)
+    grouped = keys.size(*N_KV_HEAD, default=None) or (1 if keys.flag("multi_query", False) else n_head)
     if head_dim is None and d_model % n_head:
         raise BadInput(f"hidden size {d_model} is not divisible by {n_head} heads, and there is no head_dim")
     return {
         "d_model": d_model,
         "n_head": n_head,
-        "n_kv_head": keys.size("num_key_value_heads", "num_kv_heads", default=n_head),
+        "n_kv_head": grouped,
         "head_dim": head_dim or d_model // n_head,
         "n_layer": keys.size(*N_LAYER, default=1),
         "vocab_size": keys.size("vocab_size", default=0),

@@ -34,6 +34,18 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         """Attention's part of the unique parameters."""
         return self.attention / self.unique if self.unique else None
 
+    @property
+    def tied(self) -> int | None:
+        """The matrix that the token table and the output head share; 0 where they are two, or there is no head."""
+        return self.stored - self.unique if self.stored is not None and self.unique is not None else None
+
+    @property
+    def non_embedding(self) -> int | None:
+        """The unique parameters outside the tables and the output head."""
+        if self.unique is None or self.embeddings is None or self.output_head is None:
+            return None
+        return self.unique - self.embeddings - self.output_head
+
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """One transformer stack.
@@ -100,7 +112,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             self,
             **sizes,
             intermediate_size=inner,
-            assumed=[*self.assumed, *(["intermediate_size"] if "d_model" in changed else [])],
+            assumed=list(dict.fromkeys([*self.assumed, *(["intermediate_size"] if "d_model" in changed else [])])),
             extras={},
             uncounted=self.uncounted or no_rule,
             published_parameters=None,
