@@ -117,7 +117,7 @@ def analyse(binary: Binary) -> Analysis:
     mma = _matrix_counts(matrices, {i.address for i in body}, warps)
     flops = _total_flops(mma)
     products = dots.loop_dots(binary.ttir)
-    passes, disagreement = _passes(flops, products)
+    passes, disagreement = _passes(flops, products, dots.repetitions(binary.ttgir))
     unknown = _unknowns(code, loop, products, disagreement, "ttg.warp_specialize" in binary.ttgir)
     if flops is None:
         unknown["issued_mma_flops"] = "a matrix instruction's shape stands neither in the code nor in the PTX"
@@ -196,17 +196,19 @@ def _total_flops(mma: list[MatrixCount]) -> float | None:
     return None if None in flops else sum(one for one in flops if one is not None)
 
 
-def _passes(flops: float | None, products: list[dots.Dot]) -> tuple[int | None, str | None]:
+def _passes(
+    flops: float | None, products: list[dots.Dot], repetitions: dict[tuple[int, int], float]
+) -> tuple[int | None, str | None]:
     """How many iterations of the IR's loop the machine code's loop makes in one pass, by their matrix FLOPs;
     or why that can't be said."""
-    expected = sum(dot.flops for dot in products)
+    expected = sum(dot.flops * repetitions.get((dot.m, dot.n), 1) for dot in products)
     if flops is None:
         return None, "the matrix instructions of the machine code could not be read"
     if not expected:
         return (1, None) if not flops else (None, "the machine code multiplies matrices, the IR does not")
     if not flops or flops % expected:
         return None, (
-            f"the machine code's loop does {flops:g} matrix FLOPs a block, the compiler's IR {expected}: "
+            f"the machine code's loop does {flops:g} matrix FLOPs a block, the compiler's IR {expected:g}: "
             "no multiple of one another"
         )
     return int(flops // expected), None

@@ -72,6 +72,28 @@ def loop_dots(ttir: str) -> list[Dot]:
     return max(candidates, key=lambda dots: sum(dot.flops for dot in dots))
 
 
+_LAYOUT = re.compile(r"^(#\w+) = #ttg\.nvidia_mma<\{(.*)\}>", re.MULTILINE)
+_LAID_OUT = re.compile(r"(?:tt\.dot|ttng\.warp_group_dot) .*-> tensor<(\d+)x(\d+)xf\d+, (#\w+)>", re.MULTILINE)
+
+
+def repetitions(ttgir: str) -> dict[tuple[int, int], float]:
+    """(m, n) of a product -> how often the block's warps compute it, from the layouts of TTGIR: 1 where its tile
+    is a multiple of what all warps' instructions cover together, more where it is smaller, so that some repeat
+    what others do. Products of tcgen05 have no warps and are left out."""
+    layouts = {}
+    for name, text in _LAYOUT.findall(ttgir):
+        warps, shape = (re.search(rf"{key} = \[(\d+), (\d+)", text) for key in ("warpsPerCTA", "instrShape"))
+        if warps and shape:
+            layouts[name] = (int(warps[1]) * int(shape[1]), int(warps[2]) * int(shape[2]))
+    found = {}
+    for m_text, n_text, name in _LAID_OUT.findall(ttgir):
+        if name in layouts:
+            m, n = int(m_text), int(n_text)
+            cover_m, cover_n = layouts[name]
+            found[m, n] = -(-m // cover_m) * cover_m * -(-n // cover_n) * cover_n / (m * n)
+    return found
+
+
 def width_qk(dots: list[Dot]) -> int | None:
     """How wide Q K^T was computed: the columns of Q that its products take; None where there is none."""
     taken = [dot for dot in dots if dot.role == "qk"]

@@ -3,7 +3,7 @@
 Every candidate is compiled; those that spill, or that no SM can hold, drop out (where all spill, the one that
 spills least is taken). The bound of a tile is the clocks that an SM needs for one (query, key) pair, by the
 busiest of its units and by the issue of instructions, one a clock in each of four sub-partitions. Of the
-tiles whose bound is within 10 % of the least, the one with most warps on an SM is taken (up to 16, which hide
+tiles whose bound is within 10 % of the least, the one with most warps on an SM is taken (up to 8, which hide
 latency), then the larger, which reads keys and values less often, then the one with more stages.
 
 Compiled, not measured: a bound knows nothing of latency. `sweep --autotune` searches on the GPU itself.
@@ -24,7 +24,7 @@ from andrea_bench.kernel import Candidate, Kernel, find_kernel
 from andrea_bench.problem import Problem
 
 WITHIN = 1.10  # of the least bound
-ENOUGH_WARPS_PER_SM = 16
+ENOUGH_WARPS_PER_SM = 8  # two a sub-partition: what FlashAttention-2's own tiles run with
 SUB_PARTITIONS = 4
 WARP_SIZE = 32
 

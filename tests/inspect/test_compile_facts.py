@@ -156,6 +156,16 @@ def test_product_of_each_precision(kind: str, precision: str, gpu: str, instruct
         assert facts.unit_cycles["tensor"] > 0
 
 
+def test_work_that_warps_repeat_is_waste():
+    """A 16 x 16 tile keeps 2 of 8 warps busy: the product is issued four times."""
+    facts = compile_facts(
+        sample_matmul, gpu="rtx_4090", signature="*fp16:16,*fp16:16,*fp32:16,i32:16", num_warps=8,
+        constexprs={"m": 16, "n": 16, "k": 32, "precision": "tf32"}, useful_mma_flops=2 * 16 * 16 * 32,
+    )  # fmt: skip
+    assert facts.issued_mma_flops == 4 * 2 * 16 * 16 * 32
+    assert facts.mma_efficiency == pytest.approx(0.25)
+
+
 def test_kernel_without_loop_or_product():
     facts = compile_facts(sample_copy, gpu="rtx_4090", signature="*fp32:16,*fp32:16,i32:16", constexprs={"block": 1024})
     assert (facts.mma, facts.loop_instructions, facts.computed_width_qk) == ([], None, None)

@@ -76,3 +76,16 @@ def test_float32_products_by_precision(precision: str, products: int):
     (found,) = dots.loop_dots(text)
     assert found.products == products
     assert found.flops == products * 2 * 64 * 16 * 32
+
+
+def test_products_that_warps_repeat():
+    ttgir = """
+#blocked = #ttg.blocked<{sizePerThread = [1, 8], warpsPerCTA = [4, 1]}>
+#mma = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 8]}>
+#mma1 = #ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [8, 1], instrShape = [16, 64, 16]}>
+    %a = tt.dot %x, %y, %z : tensor<128x16xf16, #l> * tensor<16x64xf16, #l> -> tensor<128x64xf32, #mma> loc(#loc1)
+    %b = tt.dot %x, %y, %z : tensor<16x16xf16, #l> * tensor<16x32xf16, #l> -> tensor<16x32xf32, #mma> loc(#loc1)
+    %c = ttng.warp_group_dot %x, %y, %z : !ttg.memdesc<64x16xf16> * !ttg.memdesc<16x64xf16> -> tensor<64x64xf32, #mma1>
+"""
+    # 4 warps of 16 rows each: 128 rows are theirs, 16 rows are done by all four; 8 warps do 64 rows twice.
+    assert dots.repetitions(ttgir) == {(128, 64): 1, (16, 32): 4, (64, 64): 2}

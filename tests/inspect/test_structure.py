@@ -1,0 +1,32 @@
+"""The project's own structural gate: what its kernels compile to against the baselines in reports/structure/."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="the package triton is not installed")
+
+from andrea_bench.cli.main import main
+from andrea_bench.inspect.document import read_facts
+
+FOLDER = Path(__file__).parents[2] / "reports" / "structure"
+BASELINES = ("forward.json", "backward_decode.json")
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_no_kernel_got_worse(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    baseline = FOLDER / name
+    assert baseline.is_file(), f"no baseline {baseline}: `make structure` writes it"
+    # This machine's own cache: the same code is compiled once, not at every `make test`.
+    monkeypatch.delenv("ANDREA_BENCH_CACHE")
+    code = main(["inspect", "--check", str(baseline)])
+    assert code == 0, f"{capsys.readouterr().out}\nif that is meant: `make structure`"
+
+
+def test_baselines_cover_every_kind_of_machine_code():
+    facts = [one for name in BASELINES for one in read_facts(FOLDER / name).facts]
+    assert {one.gpu for one in facts} == {"rtx_4090", "a100_sxm4_80gb", "h200_sxm", "b200", "rtx_5090"}
+    assert {one.problem.head_dim for one in facts if one.problem} == {64, 72}
+    assert {one.status for one in facts} <= {"ok", "unsupported"}
+    roots = {instruction.instruction.partition(".")[0] for one in facts for instruction in one.mma or []}
+    assert roots == {"HMMA", "HGMMA", "UTCHMMA"}
