@@ -249,3 +249,43 @@ def test_opt_350m_projects_its_narrower_embedding(tmp_path: Path) -> None:
     expected = 50272 * 512 + 2050 * 1024 + 2 * 512 * 1024 + layers
     assert read_model(file).parameters().unique == expected
     assert expected == 331_196_416
+
+
+def test_the_count_without_embeddings_leaves_out_tables_and_head() -> None:
+    # Published beside its total: 302,311,424 of 405,334,016.
+    pythia = find_model("pythia-410m").parameters()
+    assert pythia.non_embedding == 302_311_424
+    assert pythia.tied == 0
+    gpt2 = find_model("gpt-2-small").parameters()
+    assert gpt2.tied == 50_257 * 768 == 38_597_376
+    assert gpt2.non_embedding == 12 * 7_087_872 + 1_536
+
+
+@pytest.mark.parametrize(
+    ("keys", "n_kv_head", "head_dim"),
+    [
+        ({"model_type": "gpt_bigcode", "multi_query": True}, 1, 64),
+        ({"model_type": "chatglm", "multi_query_group_num": 2, "kv_channels": 128}, 2, 128),
+        ({"model_type": "t5", "d_kv": 128}, 8, 128),
+    ],
+)
+def test_an_unknown_familys_kv_heads_and_head_dim_are_taken_where_stated(
+    tmp_path: Path, keys: dict[str, object], n_kv_head: int, head_dim: int
+) -> None:
+    model = read_model(config(tmp_path, **keys))
+    assert (model.n_kv_head, model.head_dim) == (n_kv_head, head_dim)
+
+
+def test_latent_attention_is_refused_by_its_key(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"config\.json: kv_lora_rank"):
+        read_model(config(tmp_path, model_type="deepseek_v3", kv_lora_rank=512))
+
+
+def test_one_key_with_two_values_contradicts_itself(tmp_path: Path) -> None:
+    file = config(tmp_path)
+    file.write_text('{"n_head": 8, "n_head": 12}')
+    with pytest.raises(BadInput, match="contradictory keys: n_head 8 and n_head 12"):
+        read_model(file)
+    file.write_text('{"n_head": ' + "9" * 5000 + "}")
+    with pytest.raises(BadInput, match="is no JSON"):
+        read_model(file)

@@ -92,3 +92,26 @@ def test_what_cannot_be_counted_says_why(params: Any, tmp_path: Path) -> None:
     assert "not counted whole" in out
     assert "odd[/]" in out
     assert params("--model", str(file), "--expect", "3")[0] == 2
+
+
+def test_a_tied_matrix_is_told_apart(params: Any) -> None:
+    _, out, _ = params("--model", "stories15m", "--json")
+    (row,) = json.loads(out)["models"]
+    assert (row["unique"], row["stored"], row["tied"], row["output_head"]) == (15_191_712, 24_407_712, 9_216_000, 0)
+    assert row["non_embedding"] == 15_191_712 - 9_216_000
+    _, out, _ = params("--model", "stories15m")
+    assert "tied output head (9,216,000)" in out
+
+
+@pytest.mark.parametrize(
+    ("d_model", "n_head", "dtype", "words"),
+    [(3200, 32, "bfloat16", ["100 % 8 = 4", "200 bytes"]), (520, 8, "float16", ["65 % 8 = 1", "130 bytes"])],
+)
+def test_a_misaligned_head_dim_is_accepted_and_said(
+    params: Any, d_model: int, n_head: int, dtype: str, words: list[str]
+) -> None:
+    code, out, _ = params("-a", f"d_model={d_model}", "-a", f"n_head={n_head}", "-a", f"dtype={dtype}", "--json")
+    alignment = json.loads(out)["models"][0]["alignment"]
+    assert code == 0
+    assert alignment.startswith("misaligned")
+    assert all(word in alignment for word in words)
