@@ -115,10 +115,12 @@ def make_plan(
     plan = Plan(device=device, protocol=protocol, groups=[], memory_bytes=memory_bytes)
     _check_kernel_names(chosen, only_kernels)
     seen: set[tuple[str, Problem, int]] = set()
+    invalid: dict[str, tuple[dict[str, Any], str]] = {}
     count = 0
     for suite in chosen:
         expansion = expand(request, defaults=dict(suite.defaults), device=device)
-        plan.invalid += [point for point in expansion.invalid if point not in plan.invalid]
+        for point in expansion.invalid:
+            invalid.setdefault(str(point), point)
         for problem in expansion.problems:
             for one, members in suite.groups(suite, problem):
                 kernels = _kernels(members, suite, only_kernels)
@@ -132,6 +134,7 @@ def make_plan(
                     if count > MAX_CELLS:
                         raise BadInput(f"more than {MAX_CELLS:,} cells; narrow an axis or name fewer suites")
                     plan.groups.append(Group(suite, one, n, cells))
+    plan.invalid = list(invalid.values())
     return plan
 
 

@@ -17,10 +17,11 @@ from andrea_bench.measure.clock import Clock
 from andrea_bench.measure.counters import Observation, Watch, throttled
 from andrea_bench.measure.energy import measure_energy
 from andrea_bench.measure.inputs import make_inputs
+from andrea_bench.measure.plausibility import implausible, peak_tflops
 from andrea_bench.measure.profile import peak_memory_bytes, selected_backend
 from andrea_bench.measure.task import Task, empty_record
 from andrea_bench.protocol import Protocol
-from andrea_bench.record import Record, Status
+from andrea_bench.record import Record, Status, Validity
 from andrea_bench.statistics import drift, median, relative_half_width
 
 CHECK_EVERY = 5  # rounds between two looks at the stop rule
@@ -226,3 +227,13 @@ def _finish(cell: _Cell, task: Task, clock: Clock, observation: Observation | No
     if observation is not None:
         record.counters = observation.counters
         record.validity = observation.validity(converged, drift(record.samples_us, record.order))
+    _doubt_impossible_rate(record, task)
+
+
+def _doubt_impossible_rate(record: Record, task: Task) -> None:
+    cuda = task.device.startswith("cuda")
+    name = torch.cuda.get_device_name(task.device) if cuda else None
+    limit = peak_tflops(name, task.problem.dtype, task.protocol.threads)
+    reason = implausible(record.flops, median(record.samples_us), limit)
+    if reason:
+        record.validity = Validity(verdict="invalid", reasons=[*record.validity.reasons, reason])
