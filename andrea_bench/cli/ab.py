@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from andrea_bench.axes import AxisRequest
-from andrea_bench.cli.gate import output_options, policy_options, present
+from andrea_bench.cli.gate import noise_warnings, output_options, policy_options, present
 from andrea_bench.cli.options import axis_options, device_option, resolve_device
 from andrea_bench.errors import BadInput
 from andrea_bench.verdicts.policy import Policy
@@ -47,6 +47,7 @@ def ab_command(
         trial = RevisionTrial(revisions, arguments, device=device, protocol=protocol, policy=policy)
         note(f"{revisions.base.label} against {revisions.head.label}, at most {budget}")
         document = trial.run(deadline, note)
+    document.warnings += noise_warnings(document, trial.head.head.environment)
     if out:
         trial.store(out)
     present(document, **output)

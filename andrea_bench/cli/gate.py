@@ -96,7 +96,18 @@ def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
             verdict="same", exit_code=0, reason="no baseline, nothing was compared (--allow-missing)", policy=policy,
             warnings=[f"there is no baseline {base}; {head_run.folder} with {len(head_run.records)} cells can be one"],
         )  # fmt: skip
-    return judge(read_run(base), read_run(head), policy)
+    base_run, head_run = read_run(base), read_run(head)
+    document = judge(base_run, head_run, policy)
+    document.warnings += noise_warnings(document, head_run.head.environment)
+    return document
+
+
+def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[str]:
+    """That the allowance can't be met, where this machine was calibrated and is too noisy for it."""
+    from andrea_bench.calibration import read_calibration, too_tight
+
+    suites = {cell.suite for cell in document.cells}
+    return too_tight(read_calibration(), environment, suites, document.policy.max_slowdown)
 
 
 def present(

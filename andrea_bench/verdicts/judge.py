@@ -237,6 +237,12 @@ def _block_times(record: Record, side: str, *, paired: bool) -> Blocks:
     return {block: math.exp(sum(values) / len(values)) for block, values in logs.items()}
 
 
+def paired_logs(base: Record, head: Record) -> list[float]:
+    """Log of head over base for each block that both have, in order of block. Raises Invalid."""
+    before, after = _block_times(base, "base", paired=True), _block_times(head, "head", paired=True)
+    return [math.log(after[block] / before[block]) for block in before if block in after]
+
+
 def _doubt(record: Record) -> str | None:
     if record.status == "throttled":
         return f"throttled ({record.reason})"
