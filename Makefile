@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup sweep test check structure clean
+.PHONY: setup sweep test check structure asv clean
 
 setup: $(STAMP)
 
@@ -12,6 +12,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt setuptools wheel torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(BIN)/asv machine --yes
 	touch $(STAMP)
 
 sweep: setup
@@ -24,6 +25,11 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+asv: setup
+	$(BIN)/asv machine --yes
+	$(BIN)/asv run
+	$(BIN)/asv publish
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -39,7 +39,7 @@ def main() -> None:
 
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
-    uuid, pci_bus_id = _gpu_identity(device)
+    uuid, pci_bus_id = gpu_identity(device)
     _say(answers, event="ready", allocator=allocator, threads=threads, gpu_uuid=uuid, gpu_pci_bus_id=pci_bus_id)
 
     for line in sys.stdin.buffer:
@@ -69,7 +69,7 @@ def _serve(line: bytes, answers: BinaryIO, pulse: mmap.mmap) -> None:
             _say(answers, event="at", kernel=task.members[member][1], stage=stage)
 
     clock = make_clock(task.protocol.timing_mode, task.protocol.cache, task.device)
-    watch = Watch(task.device, *_gpu_identity(task.device))
+    watch = Watch(task.device, *gpu_identity(task.device))
     records = measure_group(task, clock, watch=watch, heartbeat=heartbeat)
     _say(answers, event="records", records=records)
 
@@ -81,7 +81,7 @@ def _use_tf32(wanted: bool) -> None:
     torch.backends.cudnn.allow_tf32 = wanted
 
 
-def _gpu_identity(device: str) -> tuple[str | None, str | None]:
+def gpu_identity(device: str) -> tuple[str | None, str | None]:
     """UUID and PCI bus id of a CUDA device as torch sees it: NVML counts cards in another order."""
     if not device.startswith("cuda"):
         return None, None

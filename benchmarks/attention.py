@@ -1,0 +1,5 @@
+from andrea_bench import asv_adapter
+
+
+class Attention(asv_adapter.SuiteBenchmark):
+    suite = "attention"
