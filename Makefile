@@ -19,7 +19,7 @@ sweep: setup
 	$(BIN)/andrea-bench sweep
 
 test: check
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .
