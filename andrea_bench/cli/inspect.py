@@ -2,7 +2,8 @@
 
 import ast
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -302,22 +303,20 @@ def _write_markdown(path: Path, facts: Sequence["Facts"]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-class _progress:
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
     """A progress line on stderr while kernels are compiled, on a terminal only."""
+    from rich.progress import Progress
 
-    def __enter__(self) -> Callable[[int, int], None]:
-        from rich.progress import Progress
+    from andrea_bench.cli.console import notes
 
-        from andrea_bench.cli.console import notes
+    # No thread that refreshes it: children are forked, and a fork must not meet a thread that holds a lock.
+    shown = Progress(console=notes(), transient=True, auto_refresh=False, disable=not notes().is_terminal)
+    task = shown.add_task("compiling", total=None)
 
-        self._shown = Progress(console=notes(), transient=True, disable=not notes().is_terminal)
-        self._task = self._shown.add_task("compiling", total=None)
-        return self._done
+    def done(ended: int, total: int) -> None:
+        shown.update(task, completed=ended, total=total)
+        shown.refresh()
 
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()
-
-    def _done(self, ended: int, total: int) -> None:
-        # Started late: the line's own thread must not be running when children are forked.
-        self._shown.update(self._task, completed=ended, total=total)
-        self._shown.refresh()
+    with shown:
+        yield done

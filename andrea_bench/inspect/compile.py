@@ -5,9 +5,11 @@ crashes or hangs takes only its child with it. Neither torch nor a driver is tou
 """
 
 import contextlib
+import faulthandler
 import io
 import multiprocessing
 import os
+import re
 import signal
 import tempfile
 import time
@@ -191,6 +193,7 @@ def _start(index: int, task: Callable[[], Any], time_limit_s: float, folder: Pat
 
 
 def _child_main(task: Callable[[], Any], pipe: Connection, errors: Path) -> None:
+    faulthandler.disable()  # a crash is told by the parent, in one line
     # A group of its own, so that a time limit also ends the assembler that hangs.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -231,11 +234,15 @@ def _kill(child: _Child) -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    """What an error says, in one line: of a compilation error the cause, of ptxas its own first complaint."""
+    """What an error says, in one line: of a compilation error the cause, of the assembler its first complaint and
+    which assembler it was."""
     text = str(error)
-    complaints = [line.strip() for line in text.splitlines() if "error" in line and "ptxas" in line]
-    if type(error).__name__ == "PTXASError" and len(complaints) > 1:
-        return f"ptxas refused the code: {complaints[1]}"
+    complaint = re.search(r"^ptxas\S*\s.*(?:fatal|error).*$", text, re.MULTILINE)
+    if complaint:
+        used = re.search(r"Repro command: (\S+)", text)
+        tool = Path(used[1]) if used else None
+        by = f" ({tool} {toolchain.version_of(tool)})" if tool and tool.is_file() else ""
+        return f"the assembler refused the code: {' '.join(complaint[0].split())}{by}"
     cause = getattr(error, "error_message", None) or _last_line(text)
     return f"{type(error).__name__}: {' '.join(str(cause).split())[:300]}"
 

@@ -163,7 +163,8 @@ def _refused(analysis: Analysis, gpu: Gpu) -> str | None:
     if analysis.shared_memory_bytes > limit:
         return (
             f"needs {analysis.shared_memory_bytes} bytes of on-chip shared memory per block, {gpu.name} "
-            f"(compute capability {gpu.compute_capability}) allows {limit}; smaller tiles or fewer stages need less"
+            f"(compute capability {gpu.compute_capability}) allows {limit} by our catalogue; "
+            "smaller tiles or fewer stages need less"
         )
     columns = gpu.architecture.tensor_memory_columns_per_sm or 0
     if analysis.tensor_memory_columns > columns:

@@ -131,15 +131,16 @@ def _cycles_per_flop(facts: Facts) -> float | None:
 
 
 def sentences(facts: Sequence[Facts]) -> list[str]:
-    """One line for each GPU and head_dim that is no power of two: what the kernels make of it.
+    """One line for each GPU and head_dim but the baseline: what the attention kernels make of it.
 
     "72 on RTX 4090 (forward): triton_exact: 80 wide, 11 % waste, no spills, 16-byte loads; triton_padded: ..."
     """
+    attention = [f for f in facts if f.status == "ok" and f.problem and (f.computed_width_qk or f.computed_width_pv)]
+    head_dims = {f.problem.head_dim for f in attention if f.problem}
+    baseline = _baseline(head_dims) if len(head_dims) > 1 else None
     groups: dict[tuple[str, int, str], list[Facts]] = {}
-    for one in facts:
-        if one.status == "ok" and one.problem and one.problem.head_dim & (one.problem.head_dim - 1):
-            if one.computed_width_qk is None and one.computed_width_pv is None:
-                continue
+    for one in attention:
+        if one.problem and one.problem.head_dim != baseline:
             groups.setdefault((one.gpu, one.problem.head_dim, one.direction), []).append(one)
     made = []
     for (gpu, head_dim, direction), members in groups.items():
@@ -160,9 +161,20 @@ def _phrase(facts: Facts) -> str:
             "" if waste is None else f"{waste:.0f} % waste" if waste >= 0.5 else "no waste",
             f"{spilled} bytes spilled" if spilled else "no spills",
             f"{loads} loads" if loads else "",
+            _bound_phrase(facts),
         )
         if part
     )
+
+
+def _bound_phrase(facts: Facts) -> str:
+    """Where another unit than the tensor cores binds: which, and how busy that lets the tensor cores be."""
+    if not facts.bound_by or facts.bound_by == "tensor" or not facts.unit_cycles:
+        return ""
+    tensor, most = facts.unit_cycles["tensor"], facts.unit_cycles[facts.bound_by]
+    if not tensor or not most:
+        return f"{facts.bound_by} binds"
+    return f"{facts.bound_by} binds (tensor cores busy {100 * tensor / most:.0f} % at most)"
 
 
 def findings_table(result: GateResult) -> Table:

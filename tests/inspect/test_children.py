@@ -152,3 +152,20 @@ def test_missing_tools_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch):
             compile_facts(sample_copy, gpu="rtx_4090", options=Options(), **COPY)
     finally:
         toolchain.ptxas.cache_clear()
+
+
+def test_assembler_too_old_for_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    old = tmp_path / "ptxas"
+    old.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo "Cuda compilation tools, release 11.0, V11.0.194"; exit 0; fi\n'
+        "echo \"ptxas fatal   : Value 'sm_89' is not defined for option 'gpu-name'\" >&2; exit 255\n"
+    )
+    old.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(old))
+    facts = compile_facts(sample_copy, gpu="rtx_4090", options=Options(), **COPY)
+    assert facts.status == "error"
+    assert facts.reason == (
+        "the assembler refused the code: ptxas fatal : Value 'sm_89' is not defined for option 'gpu-name' "
+        f"({old} 11.0.194)"
+    )
