@@ -32,6 +32,7 @@ class Suite:
     members: the Kernels, in the order of tables. baseline: the one that others are compared with.
     defaults: axes that this Suite needs other than the Problem's own defaults (as direction=decode).
     groups: makes the Groups of one Problem; by default one Group of all members.
+    wholes: kernels that are the whole of others: (kernel, the members that are its stages).
     answers: the one-line answers that its Groups give.
     """
 
@@ -41,6 +42,7 @@ class Suite:
     baseline: str
     defaults: Mapping[str, list[object]] = field(default_factory=dict)
     groups: Callable[["Suite", Problem], Groups] = lambda suite, problem: [(problem, suite.members)]
+    wholes: tuple[tuple[str, tuple[Member, ...]], ...] = ()
     answers: tuple[Answer, ...] = ()
 
 

@@ -13,7 +13,6 @@ from andrea_bench.kernel import find_kernel, kernels
 from andrea_bench.problem import Problem
 from andrea_bench.suite import Suite, find_suite, suites
 from andrea_bench.suites.alignment import STEPS, neighbours, width_neighbours
-from andrea_bench.suites.layer import STAGES
 
 NAMES = {"projection", "attention", "decode", "alignment", "layout", "output", "layer"}
 EACH = pytest.mark.parametrize("suite", suites().values(), ids=lambda suite: suite.name)
@@ -114,14 +113,15 @@ def test_decode_asks_for_one_query_and_a_long_cache() -> None:
     assert find_suite("decode").defaults == {"direction": ["decode"], "seq_len": [1], "kv_len": [1024, 4096]}
 
 
-def test_layer_has_one_kernel_for_each_stage() -> None:
+def test_the_stages_of_a_whole_layer_do_its_work() -> None:
     suite = find_suite("layer")
-    assert [member for member in suite.members if member[0] != "layer"] == list(STAGES)
-    assert [op for op, _ in STAGES] == ["qkv_projection", "layout", "attention", "output_projection"]
+    assert [kernel for kernel, _ in suite.wholes] == ["five_steps", "triton_three_launches"]
     problem = Problem(n_head=12, head_dim=64)
-    parts = [find_kernel(op, name).part for op, name in STAGES]
-    stages = sum(problem.flops(op, part) for (op, _), part in zip(STAGES, parts, strict=True))
-    assert stages == problem.flops("layer")
+    for _, stages in suite.wholes:
+        assert set(stages) < set(suite.members)
+        parts = [find_kernel(op, name).part for op, name in stages]
+        flops = sum(problem.flops(op, part) for (op, _), part in zip(stages, parts, strict=True))
+        assert flops == problem.flops("layer")
 
 
 def test_layout_sets_the_same_work_side_by_side() -> None:

@@ -90,6 +90,8 @@ def _show(made: Any) -> None:
     out.print(table)
     if len(cells) > SHOWN:
         out.print(f"... and {len(cells) - SHOWN:,} more (--json has all)")
+    for text in sorted({c.problem.alignment() for c in cells if "misaligned" in c.problem.alignment()})[:SHOWN]:
+        out.print(Text(text))
     counts = Counter((cell.suite, cell.status or "to be measured") for cell in cells)
     for (suite, status), n in counts.items():
         out.print(Text(f"{suite}: {n:,} {status}"))

@@ -160,26 +160,37 @@ def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
 
 
 # ---- layer: the whole beside the sum of its stages ---------------------------------------------------
+def _wholes(group: GroupRows) -> Iterator[tuple[Row, list[Row]]]:
+    """Each kernel of the Group that is the whole of others, with the rows of its stages, where all were timed."""
+    try:
+        wholes = find_suite(group.suite).wholes
+    except BadInput:
+        return
+    for kernel, stages in wholes:
+        whole, parts = group.row(kernel), [group.row(name) for _, name in stages]
+        timed = [part for part in parts if part is not None]
+        if whole is not None and len(timed) == len(parts):
+            yield whole, timed
+
+
 def _layer(groups: list[GroupRows]) -> Iterator[Sentence]:
     for group in groups:
-        whole = group.row("five_steps")
-        stages = [r for r in group.rows if r.record.op != "layer" and r.median_us is not None]
-        if group.suite != "layer" or whole is None or whole.median_us is None or not stages:
-            continue
-        total = sum(r.median_us or 0.0 for r in stages)
-        over = whole.median_us / total - 1
         p = group.problem
-        tokens = p.batch * p.seq_len / (whole.median_us * p.n_layer) * 1e6
-        yield Sentence(
-            text=f"{where(p, group.device)}: the measured layer takes {duration(whole.median_us)}, "
-            f"{100 * abs(over):.1f} % {'more' if over >= 0 else 'less'} than the sum of its stages "
-            f"({duration(total)}); {p.n_layer} such layers pass {tokens:.0f} tokens per second",
-            suite="layer",
-            kernel="five_steps",
-            problem=p,
-            ratio=whole.median_us / total,
-            cell_ids=[r.record.cell_id for r in [whole, *stages]],
-        )
+        for whole, stages in _wholes(group):
+            total = sum(row.median_us or 0.0 for row in stages)
+            assert whole.median_us is not None
+            over = whole.median_us / total - 1
+            tokens = p.batch * p.seq_len / (whole.median_us * p.n_layer) * 1e6
+            yield Sentence(
+                text=f"{where(p, group.device)}: the measured layer ({whole.record.kernel}) takes "
+                f"{duration(whole.median_us)}, {100 * abs(over):.1f} % {'more' if over >= 0 else 'less'} than the sum "
+                f"of its stages ({duration(total)}); {p.n_layer} such layers pass {tokens:.0f} tokens per second",
+                suite=group.suite,
+                kernel=whole.record.kernel,
+                problem=p,
+                ratio=whole.median_us / total,
+                cell_ids=[row.record.cell_id for row in [whole, *stages]],
+            )
 
 
 # ---- layout: from which seq_len a contiguous copy pays -----------------------------------------------

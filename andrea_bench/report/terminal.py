@@ -27,6 +27,8 @@ def print_groups(console: Console, groups: Sequence[GroupRows]) -> None:
         for group in members:
             if any(row.median_us is not None for row in group.rows):
                 console.print(_table(group))
+                if "misaligned" in group.problem.alignment():
+                    console.print(Text(f"  {group.problem.alignment()}", style="dim"))
                 _print_doubts(console, group)
                 _print_counters(console, group)
         _print_reasons(console, members)

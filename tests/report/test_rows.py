@@ -91,7 +91,8 @@ def test_layer_whole_beside_the_sum() -> None:
     problem = BASE.replace(n_layer=12)
     records = [
         make("layer", "qkv_projection", "fused_qkv", [40.0] * 6, problem),
-        make("layer", "attention", "sdpa", [50.0] * 6, problem),
+        make("layer", "layout", "split_heads", [5.0] * 6, problem),
+        make("layer", "attention", "sdpa", [45.0] * 6, problem),
         make("layer", "output_projection", "concat_matmul", [10.0] * 6, problem),
         make("layer", "layer", "five_steps", [110.0] * 6, problem),
     ]
