@@ -1,0 +1,209 @@
+"""A ranking on the terminal: one table a Setting, and all of them side by side."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from andrea_bench.explore.choice import Choice
+from andrea_bench.explore.setting import Setting
+from andrea_bench.report.words import ABSENT, duration, significant
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+MOST_LEFT_OUT = 6
+MOST_ROWS = 20
+
+
+def print_settings(console: "Console", settings: Sequence[Setting]) -> None:
+    """Side by side where there are several, then each with its sentences."""
+    from rich.text import Text
+
+    if len(settings) > 1:
+        console.print(_side_by_side(settings))
+    for setting in settings:
+        console.print()
+        console.print(_title(setting))
+        console.print(_times(setting))
+        hidden = sum(one.reason is None for one in setting.choices) - len(_shown(setting))
+        if hidden:
+            console.print(Text(f"... and {hidden} more ranked below (--json has all)", style="dim"))
+        _print_sizes(console, setting)
+        if any(one.compiled for one in setting.choices):
+            console.print(_compiled(setting))
+        for sentence in setting.sentences:
+            console.print(Text(f"- {sentence.text}"))
+        _print_left_out(console, setting)
+        for reason in setting.assumed:
+            console.print(Text(f"of all: {reason}", style="dim"))
+
+
+def _title(setting: Setting) -> "Text":
+    from rich.text import Text
+
+    ranked = "ranked by" if setting.rankable else "not ranked, sorted by"
+    return Text.assemble((setting.title, "bold"), f"  {ranked} {setting.objective}, attention by {setting.kernel}")
+
+
+def _rank(one: Choice) -> str:
+    return f"{one.rank if one.rank is not None else ABSENT}{'*' if one.pareto else ''}"
+
+
+def _times(setting: Setting) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    usable = [one for one in setting.choices if one.reason is None]
+    hows = {one.layer.how for one in usable if one.layer}
+    caption = f"us of one layer, {' and '.join(sorted(hows))}"
+    caption += " (m: measured)" if len(hows) > 1 else ""
+    caption += "; * in the Pareto set of time, KV cache and parameters"
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=Text(caption, style="dim"), caption_justify="left")
+    heads = ["rank", "split", "layer", "from-to", "attention", "TFLOP/s", "% of bound", "width (waste)",
+             "waves (tail)", "binds"]  # fmt: skip
+    # The projections of one width are all the same, then a line says it.
+    several = len({one.projections_us for one in usable}) > 1
+    if several:
+        heads.insert(5, "projections")
+    for head in heads:
+        left = head in ("split", "binds")
+        table.add_column(head, justify="left" if left else "right", overflow="fold", max_width=9 if left else 10)
+    for one in _shown(setting):
+        mark = " m" if len(hows) > 1 and one.layer and one.layer.how == "measured" else ""
+        cells = [_rank(one), one.split + mark, *_figures(one)]
+        if several:
+            cells.insert(5, _us(one.projections_us))
+        table.add_row(*(Text(cell, style="bold" if one.split == setting.own else "") for cell in cells))
+    return table
+
+
+def _shown(setting: Setting) -> list[Choice]:
+    """The rows of a table: the best, and the user's own split wherever it stands."""
+    usable = [one for one in setting.choices if one.reason is None]
+    return usable[:MOST_ROWS] + [one for one in usable[MOST_ROWS:] if one.split == setting.own]
+
+
+def _us(time_us: float | None) -> str:
+    return ABSENT if time_us is None else significant(time_us)
+
+
+def _figures(one: Choice) -> list[str]:
+    layer, attention = one.layer, one.attention
+    if layer is None:
+        return [ABSENT] * 8
+    prediction = attention.prediction if attention else None
+    width = waves = binds = ABSENT
+    if prediction is not None:
+        if prediction.computed_width is not None:
+            width = f"{prediction.computed_width}"
+        if prediction.waste is not None:
+            width += f" ({prediction.waste:.0%})"
+        if prediction.waves is not None:
+            waves = significant(prediction.waves)
+        if prediction.tail_efficiency is not None:
+            waves += f" ({prediction.tail_efficiency:.0%})"
+        binds = prediction.bound_by
+    return [
+        _us(layer.time_us),
+        f"{significant(layer.low_us)}-{significant(layer.high_us)}",
+        _us(attention.time_us if attention else None),
+        significant(layer.tflops) if layer.tflops else ABSENT,
+        f"{layer.percent_of_bound:.0f}" if layer.percent_of_bound else ABSENT,
+        width,
+        waves,
+        binds,
+    ]
+
+
+def _sizes(one: Choice) -> list[str]:
+    return [
+        f"{one.kv_cache_bytes_per_token:,} B",
+        f"{one.parameters / 1e6:.4g} M",
+        f"{one.memory_bytes / 2**20:,.4g} MiB",
+    ]
+
+
+def _print_sizes(console: "Console", setting: Setting) -> None:
+    """One line where all splits have the same sizes, as those of one width do; else a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    usable = [one for one in setting.choices if one.reason is None]
+    heads = ("KV cache per token", "attention parameters", "weights and KV cache")
+    projections = {one.projections_us for one in usable}
+    if len(projections) == 1 and None not in projections:
+        console.print(Text(f"of every split: both projections {duration(projections.pop())}"))
+    if len({tuple(_sizes(one)) for one in usable}) == 1 and setting.objective != "energy":
+        fixed = ", ".join(f"{head} {size}" for head, size in zip(heads, _sizes(usable[0]), strict=True))
+        console.print(Text(f"of every split, over {usable[0].problem.n_layer} layers: {fixed}"))
+        best, last = usable[0].tokens_per_s, usable[-1].tokens_per_s
+        if best and last:
+            console.print(Text(f"tokens per second through these attention layers: {best:,.0f} to {last:,.0f}"))
+        return
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    known = sorted({one.energy_how for one in usable if one.energy_how})
+    for head in ("rank", "split", *heads, "tokens/s", f"joules a layer, {' and '.join(known)}"):
+        table.add_column(head, justify="left" if head == "split" else "right", overflow="fold")
+    for one in _shown(setting):
+        rate = f"{one.tokens_per_s:,.0f}" if one.tokens_per_s else ABSENT
+        energy = significant(one.energy_joules) if one.energy_joules else ABSENT
+        table.add_row(*(Text(cell) for cell in (_rank(one), one.split, *_sizes(one), rate, energy)))
+    console.print(table)
+
+
+def _compiled(setting: Setting) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for head in ("split", "compiled kernel", "registers", "spills", "width", "useful MMA", "loads", "binds"):
+        table.add_column(head, justify="left" if head in ("split", "compiled kernel") else "right", overflow="fold")
+    for one in setting.choices:
+        for facts in one.compiled:
+            table.add_row(*(Text(str(cell)) for cell in (one.split, facts["kernel"], *_facts(facts))))
+    return table
+
+
+def _facts(facts: dict[str, Any]) -> list[Any]:
+    if facts["status"] != "ok":
+        return [facts["reason"] or facts["status"], *[ABSENT] * 5]
+    widths = {facts["computed_width_qk"], facts["computed_width_pv"]} - {None}
+    loads = [*(facts["global_load_bytes"] or ()), *(facts["async_copy_bytes"] or ())]
+    useful = facts["mma_efficiency"]
+    return [
+        facts["registers_per_thread"],
+        facts["spill_store_bytes"],
+        "/".join(str(w) for w in sorted(widths, key=str)) or ABSENT,
+        f"{useful:.0%}" if useful is not None else ABSENT,
+        ", ".join(f"{width} B" for width in sorted(set(loads), key=int)) or ABSENT,
+        facts["bound_by"] or ABSENT,
+    ]
+
+
+def _side_by_side(settings: Sequence[Setting]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("split", overflow="fold")
+    for setting in settings:
+        table.add_column(Text(f"{setting.title}: layer (rank)"), justify="right", overflow="fold")
+    splits = dict.fromkeys(one.split for setting in settings for one in setting.choices if one.reason is None)
+    for split in splits:
+        cells = []
+        for setting in settings:
+            one = next((c for c in setting.choices if c.split == split and c.reason is None), None)
+            cells.append(f"{duration(one.layer.time_us)} ({_rank(one)})" if one and one.layer else ABSENT)
+        table.add_row(Text(split), *(Text(cell) for cell in cells))
+    return table
+
+
+def _print_left_out(console: "Console", setting: Setting) -> None:
+    from rich.text import Text
+
+    left = [*setting.left_out, *((one.split, one.reason) for one in setting.choices if one.reason)]
+    for split, reason in left[:MOST_LEFT_OUT]:
+        console.print(Text(f"left out: {split}: {reason}", style="dim"))
+    if len(left) > MOST_LEFT_OUT:
+        console.print(Text(f"... and {len(left) - MOST_LEFT_OUT} more left out (--json has all)", style="dim"))
