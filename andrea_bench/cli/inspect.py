@@ -28,7 +28,7 @@ MOST_SENTENCES = 12
 @click.command("inspect")
 @axis_options
 @click.option("--gpu", "gpus", multiple=True, metavar="NAMES",
-              help="GPUs of the catalogue (`list gpus`) or targets as sm_90; by commas, repeatable.")  # fmt: skip
+              help=f"GPUs (`list gpus`) or targets as sm_90; default {', '.join(DEFAULT_GPUS)}.")  # fmt: skip
 @click.option("--kernel", "kernels", multiple=True, metavar="NAMES",
               help="Only these kernels (or all of an op, as `attention`); also path.py:function.")  # fmt: skip
 @click.option("--module", metavar="PATH.py:KERNEL", help="A triton.jit kernel of your own instead.")

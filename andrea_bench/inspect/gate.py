@@ -252,10 +252,14 @@ def _cycles_per_flop(facts: Facts) -> float | None:
 
 
 def _issued_flops(base: Facts, head: Facts) -> Iterable[Finding]:
-    """More issued FLOPs for each useful one; where useful ones are not known, more of them in one pass."""
+    """More issued FLOPs for each useful one. Where the useful ones are not known: a wider computation; where
+    there is no width either, more FLOPs in one pass of the loop."""
     known = base.mma_efficiency is not None and head.mma_efficiency is not None
-    was = 1 / base.mma_efficiency if known and base.mma_efficiency else base.issued_mma_flops
-    now = 1 / head.mma_efficiency if known and head.mma_efficiency else head.issued_mma_flops
+    was, now = base.issued_mma_flops, head.issued_mma_flops
+    if known and base.mma_efficiency and head.mma_efficiency:
+        was, now = 1 / base.mma_efficiency, 1 / head.mma_efficiency
+    elif was is not None and now is not None and _width(base) and _width(head):
+        was, now = float(_width(base)), float(_width(head))  # one pass of a larger tile issues more, too
     widths = ", ".join(
         f"{name} computed {b} wide became {h}"
         for name, b, h in (
@@ -273,11 +277,16 @@ def _issued_flops(base: Facts, head: Facts) -> Iterable[Finding]:
     if abs(now - was) <= 1e-9 * max(abs(was), abs(now)):
         return
     severity = "worse" if now > was else "better"
-    text = f"{now:.3f} matrix FLOPs issued for each useful one, was {was:.3f}" if known else "matrix FLOPs of one pass"
+    text = f"{now:.3f} matrix FLOPs issued for each useful one, was {was:.3f}" if known else "in one pass of the loop"
     yield _finding(
         head, "issued_mma_flops", base.issued_mma_flops, head.issued_mma_flops, severity,
         f"{text}{'; ' + widths if widths else ''}",
     )  # fmt: skip
+
+
+def _width(facts: Facts) -> int:
+    """The computed widths together; 0 where there are none."""
+    return (facts.computed_width_qk or 0) + (facts.computed_width_pv or 0)
 
 
 def _load_widths(base: Facts, head: Facts) -> Iterable[Finding]:

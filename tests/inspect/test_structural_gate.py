@@ -175,6 +175,16 @@ def test_each_rule_both_ways(change: dict[str, Any], field: str):
     assert [f.field for f in back.findings if f.severity == "better"] == [field]
 
 
+def test_larger_tile_of_a_kernel_that_states_no_useful_flops():
+    unstated = {"useful_mma_flops": None, "mma_efficiency": None, "computed_width_qk": 80, "computed_width_pv": 80}
+    twice = facts(**unstated, issued_mma_flops=2000.0)
+    assert compare([facts(**unstated)], [twice]).exit_code == 0
+    wider = facts(**{**unstated, "computed_width_qk": 128})
+    assert compare([facts(**unstated)], [wider]).exit_code == 1
+    no_width = {**unstated, "computed_width_qk": None, "computed_width_pv": None}
+    assert compare([facts(**no_width)], [facts(**no_width, issued_mma_flops=2000.0)]).exit_code == 1
+
+
 def test_tma_copies_that_become_loads():
     result = compare([facts(tma_copies=2, async_copy_bytes={})], [facts()])
     assert [f.field for f in result.findings if f.severity == "worse"] == ["tma_copies"]
