@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,21 @@ def fail() -> None:
     raise ValueError("first line\nlast line")
 
 
+def _wait_until_gone(pid: int) -> None:
+    """Fails if the process still runs after ten seconds (a zombie does not run)."""
+    deadline = time.monotonic() + 10
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_crash_hang_and_error_take_only_their_child(tmp_path: Path):
     assembler = tmp_path / "pid"
 
@@ -47,10 +63,7 @@ def test_crash_hang_and_error_take_only_their_child(tmp_path: Path):
     assert len(results[4]) == 2_000_000
     assert results[5] == Failure(status="error", reason="the compiler crashed (exit code 3)")
     assert sorted(seen) == list(range(6))
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{assembler.read_text()}/exe").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{assembler.read_text()}/exe").exists()
+    _wait_until_gone(int(assembler.read_text()))
 
 
 def test_hanging_compiler_is_a_row(monkeypatch: pytest.MonkeyPatch):
@@ -169,3 +182,26 @@ def test_assembler_too_old_for_the_target(tmp_path: Path, monkeypatch: pytest.Mo
         "the assembler refused the code: ptxas fatal : Value 'sm_89' is not defined for option 'gpu-name' "
         f"({old} 11.0.194)"
     )
+
+
+def test_interrupt_ends_the_children_too(tmp_path: Path):
+    slow = tmp_path / "ptxas"
+    slow.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo "Cuda compilation tools, release 12.8, V12.8.93"; exit 0; fi\n'
+        f"echo $$ > {tmp_path}/pid; exec sleep 600\n"
+    )
+    slow.chmod(0o755)
+    module = f"{Path(__file__).parent / 'sample_kernels.py'}:sample_copy"
+    command = [sys.executable, "-m", "andrea_bench", "inspect", "--gpu", "rtx_4090", "--module", module,
+               "--signature", "*fp32,*fp32,i32", "--constexpr", "block=256", "--no-cache"]  # fmt: skip
+    environment = {**os.environ, "TRITON_PTXAS_PATH": str(slow)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "pid").exists() and running.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, said.strip()) == (130, "andrea-bench: interrupted")
+    _wait_until_gone(int((tmp_path / "pid").read_text()))
