@@ -133,7 +133,7 @@ def _cycles_per_flop(facts: Facts) -> float | None:
 def sentences(facts: Sequence[Facts]) -> list[str]:
     """One line for each GPU and head_dim but the baseline: what the attention kernels make of it.
 
-    "72 on RTX 4090 (forward): triton_exact: 80 wide, 11 % waste, no spills, 16-byte loads; triton_padded: ..."
+    "72 on RTX 4090 (bfloat16 forward): triton_exact: 80 wide, 11 % waste, no spills, 16-byte loads; triton_padded: ..."
     """
     attention = [f for f in facts if f.status == "ok" and f.problem and (f.computed_width_qk or f.computed_width_pv)]
     head_dims = {f.problem.head_dim for f in attention if f.problem}
@@ -141,12 +141,13 @@ def sentences(facts: Sequence[Facts]) -> list[str]:
     groups: dict[tuple[str, int, str], list[Facts]] = {}
     for one in attention:
         if one.problem and one.problem.head_dim != baseline:
-            groups.setdefault((one.gpu, one.problem.head_dim, one.direction), []).append(one)
+            what = f"{one.problem.dtype} {one.direction}"
+            groups.setdefault((one.gpu, one.problem.head_dim, what), []).append(one)
     made = []
-    for (gpu, head_dim, direction), members in groups.items():
+    for (gpu, head_dim, what), members in groups.items():
         name = find_gpu(gpu).product_name.removeprefix("NVIDIA ").removeprefix("GeForce ")
         parts = {f"{f.kernel}: {_phrase(f)}": None for f in members}
-        made.append(f"{head_dim} on {name} ({direction}): {'; '.join(parts)}")
+        made.append(f"{head_dim} on {name} ({what}): {'; '.join(parts)}")
     return made
 
 

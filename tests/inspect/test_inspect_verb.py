@@ -48,7 +48,7 @@ def test_project_kernels_side_by_side(capsys: pytest.CaptureFixture[str], tmp_pa
     code, out, err = run(capsys, *arguments, "--markdown", str(tmp_path / "facts.md"))
     assert code == 0
     text = " ".join(out.split())
-    assert "72 on RTX 4090 (forward): triton_exact: 80 wide, 11 % waste" in text
+    assert "72 on RTX 4090 (bfloat16 forward): triton_exact: 80 wide, 11 % waste" in text
     assert "triton_padded: 128 wide, 78 % waste" in text
     assert re.search(r"64\* 64 0 %", text)
     assert "compiled, not measured" in text
