@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from andrea_bench.environment import environment
-from andrea_bench.errors import BadInput
+from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs
-from andrea_bench.measure.session import Worker
+from andrea_bench.measure.session import KernelStopped, Worker
 from andrea_bench.measure.task import Task
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record, RunHead
@@ -58,7 +58,10 @@ class RevisionTrial:
         longest = 0.0
         while True:
             started = time.monotonic()
-            self._pairs.measure()
+            try:
+                self._pairs.measure()
+            except KernelStopped as stop:
+                raise EnvironmentUnfit(f"{stop}; nothing can be judged") from None
             now = time.monotonic()
             longest = max(longest, now - started)
             last = now + longest > deadline or self._pairs.finished

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,7 @@ def test_two_revisions_are_measured_and_judged(repository: Path, tmp_path: Path)
     out, err = process.communicate(timeout=200)
     assert process.returncode == 3, err
     document = json.loads(out)
+    jsonschema.validate(document, json.loads((ROOT / "andrea_bench/schema/verdict.schema.json").read_text()))
     cells = {cell["kernel"]: cell for cell in document["cells"]}
     assert cells["fused_qkv"]["ratio"] > 1.5
     assert any("source of fused_qkv changed" in cause for cause in cells["fused_qkv"]["likely_causes"])
