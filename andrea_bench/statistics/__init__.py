@@ -14,6 +14,7 @@ from andrea_bench.statistics.center import (
     relative_half_width,
 )
 from andrea_bench.statistics.families import benjamini_hochberg, holm
+from andrea_bench.statistics.history import change_from_best
 from andrea_bench.statistics.power import least_units, smallest_detectable_change, units_needed
 from andrea_bench.statistics.ratios import (
     Ratio,
@@ -28,6 +29,7 @@ __all__ = [
     "Ratio",
     "Shift",
     "benjamini_hochberg",
+    "change_from_best",
     "drift",
     "holm",
     "least_units",
