@@ -1,6 +1,7 @@
 """A series over commits: is the latest value a regression against the best level it once had?"""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 
 def change_from_best(values: Sequence[float]) -> float | None:
@@ -12,5 +13,5 @@ def change_from_best(values: Sequence[float]) -> float | None:
     earlier = values[:-1]
     if len(earlier) < 2:
         return None
-    best = min(max(pair) for pair in zip(earlier, earlier[1:], strict=False))
+    best = min(max(pair) for pair in pairwise(earlier))
     return values[-1] / best - 1 if best > 0 else None
