@@ -1,0 +1,107 @@
+"""From rows to the marks of a chart and the table beside it."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from andrea_bench.report import charts
+from andrea_bench.report.content import Chart, Table
+from andrea_bench.report.rows import Row
+from andrea_bench.report.words import ABSENT, duration, interval, rate, significant
+
+INTERVAL = "lines: 95 % interval of the median"
+TIMES = ("kernel", "time", "low", "high", "n", "to baseline", "rate", "validity", "cell_id")
+NUMBERS = frozenset({"time", "low", "high", "n", "rate"})
+
+
+def anchor(*words: object) -> str:
+    """A name for a file or an anchor: [a-z0-9-], whatever the words are."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")
+
+
+def kernel_name(row: Row) -> str:
+    """The kernel as charts write it: a user's own without its folders; ` !` where its time is in doubt."""
+    name = row.record.kernel
+    short = name.rpartition("/")[2] if ".py:" in name else name
+    return short if row.record.validity.verdict == "valid" else f"{short} !"
+
+
+def about(row: Row) -> str:
+    """What a mark says of itself: exact figures, n, what is in doubt, and where to find it."""
+    record = row.record
+    parts = [
+        f"{record.kernel}: {_exact(row.median_us)} us ({_exact(row.low_us)} to {_exact(row.high_us)}), "
+        f"n {len(record.samples_us)}",
+        record.problem.label(),
+    ]
+    if row.to_baseline:
+        parts.append(f"{interval(row.to_baseline)} of the baseline")
+    if record.flops:
+        parts.append(rate(row.tflops))
+    parts += record.validity.reasons
+    return "; ".join([*parts, f"cell_id {record.cell_id}"])
+
+
+def time_scale(rows: Sequence[Row]) -> tuple[float, str]:
+    """Microseconds in the unit that suits the longest time, and the unit."""
+    longest = max((row.high_us or 0.0 for row in rows), default=0.0)
+    return next(
+        (s, u) for limit, s, u in ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")) if longest < limit
+    )
+
+
+def times_table(caption: str, rows: Sequence[Row], *, folded: bool = True) -> Table:
+    """The times of rows with intervals."""
+    return Table(caption, TIMES, [_times(row) for row in rows], NUMBERS, folded)
+
+
+def times_chart(name: str, title: str, rows: Sequence[Row]) -> Chart:
+    """Bars of the median times of rows, which have times, with their intervals."""
+    scale, unit = time_scale(rows)
+    values: list[dict[str, Any]] = [
+        {
+            "name": kernel_name(row),
+            "value": (row.median_us or 0.0) / scale,
+            "low": (row.low_us or 0.0) / scale,
+            "high": (row.high_us or 0.0) / scale,
+            "about": about(row),
+        }
+        for row in rows
+    ]
+    return Chart(
+        name,
+        title,
+        f"Median time in {unit}, shorter is better; {INTERVAL}; {samples(rows)}. {DOUBT}",
+        charts.bars(values, f"median time ({unit})"),
+        times_table(f"{title}: times", rows),
+    )
+
+
+DOUBT = "A name with ! is a time in doubt; its row says why."
+
+
+def samples(rows: Sequence[Row]) -> str:
+    """`n 10 to 30` over the rows."""
+    counts = sorted({len(row.record.samples_us) for row in rows})
+    return f"n {counts[0]}" if len(counts) == 1 else f"n {counts[0]} to {counts[-1]}" if counts else "n 0"
+
+
+def _times(row: Row) -> tuple[str, ...]:
+    record = row.record
+    doubts = "; ".join(record.validity.reasons)
+    validity = f"{record.validity.verdict}: {doubts}" if doubts else record.validity.verdict
+    return (
+        record.kernel,
+        duration(row.median_us),
+        duration(row.low_us),
+        duration(row.high_us),
+        str(len(record.samples_us)),
+        interval(row.to_baseline),
+        rate(row.tflops),
+        validity,
+        record.cell_id,
+    )
+
+
+def _exact(us: float | None) -> str:
+    return ABSENT if us is None else significant(us, 6)

@@ -1,0 +1,103 @@
+"""Page: one width split into heads in several ways: n_head x head_dim."""
+
+import itertools
+from typing import Any
+
+from andrea_bench.errors import BadInput
+from andrea_bench.hardware import match_device_name
+from andrea_bench.models import find_model
+from andrea_bench.problem import Problem
+from andrea_bench.report import charts
+from andrea_bench.report.content import Chart, Heading, MeasuredRun, Page, Part, Subject, Table
+from andrea_bench.report.pages.marks import about, anchor
+from andrea_bench.report.rows import Row
+from andrea_bench.report.words import ABSENT, duration, rate, significant
+
+SUITES = ("attention", "layer", "projection", "output", "decode")
+HEADS = ("n_head", "head_dim", "kernel", "time", "rate", "of the ceiling", "chosen", "cell_id")
+
+
+def splits(subject: Subject) -> Page:
+    """A heat map for each suite, op and setting in which n_head or head_dim takes several values."""
+    title = "n_head x head_dim"
+    parts: list[Part] = []
+    for number, run in enumerate(subject.runs, 1):
+        maps = _maps(run, number)
+        if maps and len(subject.runs) > 1:
+            parts.append(Heading(run.label))
+        parts += maps
+    if not parts:
+        return Page("splits", title, absent="no Run holds more than one split of a width (`sweep --iso d_model=768`)")
+    return Page("splits", title, parts)
+
+
+def _maps(run: MeasuredRun, number: int) -> list[Part]:
+    settings: dict[tuple[str, str, str, Problem], dict[tuple[int, int], Row]] = {}
+    for group in run.of_suite(*SUITES):
+        p = group.problem
+        one = p.replace(n_head=1, n_kv_head=1, head_dim=1, d_model=p.n_head * p.head_dim)
+        for row in group.rows:
+            if row.median_us is None or not row.record.flops:
+                continue
+            fastest = settings.setdefault((group.suite, row.record.op, group.device, one), {})
+            held = fastest.get((p.n_head, p.head_dim))
+            if held is None or row.median_us < (held.median_us or 0.0):
+                fastest[p.n_head, p.head_dim] = row
+    numbers = itertools.count(1)
+    return [
+        _map(run, key, cells, anchor("splits", number, next(numbers)))
+        for key, cells in settings.items()
+        if len(cells) > 1
+    ]
+
+
+def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple[int, int], Row], name: str) -> Chart:
+    suite, op, device, one = key
+    chosen, ceiling = _chosen(run), _ceiling(run, device, one.dtype)
+    values: list[dict[str, Any]] = []
+    table = []
+    for (n_head, head_dim), row in sorted(cells.items()):
+        share = f"{100 * row.tflops / ceiling:.0f} %" if ceiling and row.tflops else ABSENT
+        mark = (n_head, head_dim) == chosen
+        values.append({
+            "x": head_dim, "y": n_head, "value": row.tflops, "chosen": mark, "about": about(row),
+            "text": duration(row.median_us) + (f", {share}" if share != ABSENT else ""),
+        })  # fmt: skip
+        table.append((str(n_head), str(head_dim), row.record.kernel, duration(row.median_us), rate(row.tflops),
+                      share, "chosen" if mark else "", row.record.cell_id))  # fmt: skip
+    title = (
+        f"{op} ({suite}), width {one.d_model}: batch {one.batch}, seq_len {one.seq_len}, {one.dtype}, "
+        f"{one.direction}, {device}"
+    )
+    top = f"percent of the catalogue's peak, {significant(ceiling)} TFLOP/s" if ceiling else "no ceiling is known here"
+    return Chart(
+        name,
+        title,
+        f"The fastest kernel of each split: its median time, coloured by useful TFLOP/s (lighter is better); {top}. "
+        f"A frame marks the split of the model that the sweep was asked for.",
+        charts.heat(values, "head_dim", "n_head", "TFLOP/s", around_one=False),
+        Table(
+            f"{title}: figures", HEADS, table, frozenset({"n_head", "head_dim", "time", "rate", "of the ceiling"}), True
+        ),
+    )
+
+
+def _chosen(run: MeasuredRun) -> tuple[int, int]:
+    """n_head and head_dim of the model that the sweep named, or of the default one."""
+    arguments = run.head.arguments
+    names = [a.partition("=")[2] for a in arguments if a.startswith("--model=")]
+    names += [after for a, after in itertools.pairwise(arguments) if a == "--model"]
+    try:
+        problem = find_model(names[0] if names else "andrea-120m").problem()
+    except (BadInput, OSError):  # a config.json that isn't here
+        return (0, 0)
+    return problem.n_head, problem.head_dim
+
+
+def _ceiling(run: MeasuredRun, device: str, dtype: str) -> float | None:
+    """The catalogue's peak of the GPU that was measured; None on a CPU or where it isn't catalogued."""
+    if not device.startswith("cuda"):
+        return None
+    name = (run.head.environment.get("gpu") or {}).get("name")
+    gpu = match_device_name(name) if name else None
+    return gpu.peak_tflops(dtype) if gpu else None
