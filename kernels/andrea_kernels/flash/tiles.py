@@ -39,6 +39,80 @@ def computed_width(head_dim: int, *, padded: bool = False) -> int:
     return sum(width for _, width in parts(head_dim, padded=padded))
 
 
+# (architecture, widest computed width that the row is for, direction) -> tile. A row serves its width and those
+# between it and the next narrower row's.
+#
+# The reason of each row is compiled, by `python -m andrea_bench.inspect.tile_search triton_exact` for bfloat16,
+# causal, 4096 long, with the tiles of SHAPES: of those without spills and within 10 % of the least bound the one with
+# 8 warps on an SM or more, then the largest. Units that bind: exp (to width 64 on 9.0 and 10.0), shared memory
+# (wider there, and 8.0), tensor cores (8.6, 8.9, 12.0: all tiles tie). None is measured.
+TABLE: dict[tuple[int, int, str], Tile] = {
+    # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
+    (80, 16, "forward"): Tile(128, 128, 8, 3),
+    (80, 32, "forward"): Tile(128, 64, 4, 3),
+    (80, 96, "forward"): Tile(128, 32, 4, 3),
+    (80, 112, "forward"): Tile(64, 32, 4, 1),  # three parts; all others spill 4 bytes or more at head_dim 104
+    (80, 192, "forward"): Tile(128, 64, 8, 2),
+    (80, 256, "forward"): Tile(64, 64, 4, 2),
+    # 8.9: 99 KiB of shared memory a block.
+    (89, 16, "forward"): Tile(128, 128, 8, 2),
+    (89, 96, "forward"): Tile(128, 64, 8, 2),
+    (89, 112, "forward"): Tile(64, 32, 4, 1),  # as on 8.0
+    (89, 128, "forward"): Tile(128, 64, 8, 2),
+    (89, 256, "forward"): Tile(64, 32, 4, 2),
+    # 9.0: warpgroup instructions read shared memory once for 64 rows, so wide key tiles gain.
+    (90, 112, "forward"): Tile(128, 128, 8, 3),
+    (90, 192, "forward"): Tile(128, 64, 8, 3),
+    (90, 256, "forward"): Tile(128, 64, 8, 2),
+    # 10.0: 4 warps, as one instruction does all 128 rows; more would only exchange more.
+    (100, 32, "forward"): Tile(128, 128, 8, 3),
+    (100, 96, "forward"): Tile(128, 64, 4, 3),
+    (100, 192, "forward"): Tile(128, 64, 8, 3),  # 4 warps spill at head_dim 104
+    (100, 256, "forward"): Tile(128, 64, 8, 2),
+    # 12.0: as 8.9, but its assembler needs more registers.
+    (120, 48, "forward"): Tile(128, 128, 8, 2),
+    (120, 96, "forward"): Tile(128, 64, 8, 2),
+    (120, 112, "forward"): Tile(64, 32, 4, 3),
+    (120, 128, "forward"): Tile(128, 64, 8, 2),
+    (120, 256, "forward"): Tile(64, 32, 4, 2),
+    # Backward: dkv holds two accumulators of block_n rows, dq one of block_m, and each two tiles of its own.
+    (80, 64, "dkv"): Tile(64, 128, 8, 2),
+    (80, 96, "dkv"): Tile(32, 128, 8, 2),
+    (80, 112, "dkv"): Tile(32, 64, 4, 2),
+    (80, 128, "dkv"): Tile(32, 128, 8, 2),
+    (80, 192, "dkv"): Tile(32, 64, 4, 2),
+    (80, 256, "dkv"): Tile(32, 32, 4, 2),  # what 99 KiB of shared memory hold
+    (80, 64, "dq"): Tile(128, 64, 8, 2),
+    (80, 96, "dq"): Tile(128, 32, 8, 2),
+    (80, 112, "dq"): Tile(64, 32, 4, 2),
+    (80, 128, "dq"): Tile(128, 32, 8, 2),
+    (80, 256, "dq"): Tile(64, 32, 4, 1),
+    (90, 128, "dkv"): Tile(64, 128, 8, 3),
+    (90, 160, "dkv"): Tile(64, 128, 8, 2),
+    (90, 256, "dkv"): Tile(64, 64, 8, 2),
+    (90, 96, "dq"): Tile(128, 128, 8, 3),
+    (90, 192, "dq"): Tile(128, 64, 8, 2),
+    (90, 256, "dq"): Tile(64, 64, 4, 2),
+    (100, 128, "dkv"): Tile(64, 128, 8, 2),
+    (100, 256, "dkv"): Tile(64, 64, 4, 1),
+    (100, 128, "dq"): Tile(128, 64, 8, 2),
+    (100, 256, "dq"): Tile(64, 64, 4, 1),
+    (120, 64, "dkv"): Tile(64, 128, 8, 2),
+    (120, 96, "dkv"): Tile(32, 128, 8, 2),
+    (120, 112, "dkv"): Tile(32, 64, 4, 2),
+    (120, 128, "dkv"): Tile(32, 128, 8, 2),
+    (120, 192, "dkv"): Tile(32, 64, 4, 2),
+    (120, 256, "dkv"): Tile(32, 32, 4, 1),
+    (120, 64, "dq"): Tile(128, 64, 8, 2),
+    (120, 96, "dq"): Tile(128, 32, 8, 2),
+    (120, 112, "dq"): Tile(64, 32, 4, 2),
+    (120, 128, "dq"): Tile(128, 32, 8, 2),
+    (120, 256, "dq"): Tile(64, 32, 4, 1),
+}
+# 8.6 has 8.9's limits and code, and 8.0's shared memory it has not.
+SAME_AS = {86: 89}
+
+
 def tile(architecture: int, width: int, direction: str, *, float32: bool = False) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9) at a computed width.
 
@@ -46,10 +120,17 @@ def tile(architecture: int, width: int, direction: str, *, float32: bool = False
     architecture's row."""
     if direction in _tried:
         return _tried[direction]
-    if direction == "forward":
-        return Tile(128, 64, 4 if width <= 64 else 8, 2)
-    return Tile(64, 64, 4, 2)
+    if float32:
+        return next(chosen for widest, chosen in FLOAT32_TILES.items() if width <= widest)
+    architecture = SAME_AS.get(architecture, architecture)
+    known = max(a for a, _, d in TABLE if d == direction and a <= architecture)
+    widest = min(w for a, w, d in TABLE if (a, d) == (known, direction) and w >= width)
+    return TABLE[known, widest, direction]
 
+
+# float32, by width, for all: twice the shared memory, and exact products run on the FMA units, one instruction for
+# each of a thread's products, so that large tiles take minutes to compile.
+FLOAT32_TILES = {64: Tile(64, 32, 4, 1), 128: Tile(32, 32, 4, 1), 256: Tile(16, 16, 4, 1)}
 
 # What a search is trying at the moment, by direction.
 _tried: dict[str, Tile] = {}
