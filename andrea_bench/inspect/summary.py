@@ -91,7 +91,7 @@ def _row(facts: Facts, baseline: int | None, best: float | None) -> tuple[str, .
     own = _cycles_per_flop(facts)
     return (
         f"{head_dim}{'*' if head_dim == baseline else ''}",
-        str(facts.computed_width_qk) if facts.computed_width_qk == facts.computed_width_pv is not None else widths,
+        _number(facts.computed_width_qk) if facts.computed_width_qk == facts.computed_width_pv else widths,
         "-" if (waste := waste_percent(facts)) is None else f"{waste:.0f} %",
         "-" if not facts.spill_store_bytes and not facts.spill_load_bytes
         else f"{facts.spill_store_bytes}/{facts.spill_load_bytes}",
