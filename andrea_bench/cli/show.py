@@ -1,5 +1,6 @@
 """`show`: the tables and answers of a stored Run."""
 
+import importlib.util
 from pathlib import Path
 
 import click
@@ -9,14 +10,23 @@ from andrea_bench.cli.options import json_option
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option("--all", "every", is_flag=True, help="Every group of a very large Run, instead of an overview.")
 @json_option
-def show_command(run: Path, as_json: bool) -> None:
-    """Show a stored Run again: tables, reasons, answers."""
+def show_command(run: Path, every: bool, as_json: bool) -> None:
+    """Show a stored Run again: tables, reasons, answers; of a very large one an overview."""
     from andrea_bench.cli.console import console, note, print_json
     from andrea_bench.report.answers import answers
     from andrea_bench.report.rows import group_rows
-    from andrea_bench.store import read_run
+    from andrea_bench.store import read_head, read_run, run_folder
 
+    folder = run_folder(run)
+    if not every and not as_json and importlib.util.find_spec("polars"):
+        from andrea_bench.report.overview import is_large, print_overview
+
+        if is_large(folder):
+            read_head(folder)
+            print_overview(console(), folder)
+            return
     stored = read_run(run)
     groups = group_rows(stored.records)
     said = answers(groups)
