@@ -30,8 +30,19 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.jsonl")
 KERNELS = "per_head_loop,per_head_batched,fused_each,fused_qkv"
-# Eight cells of some hundred microseconds to two milliseconds.
-CELLS = ["projection", "-a", "seq_len=256,512", "-a", "n_head=4", "-a", "head_dim=64", "--kernel", KERNELS]
+# Eight cells of a quarter to one millisecond.
+SEQ_LENS, WIDTH = (64, 128), 256
+CELLS = [
+    "projection",
+    "-a",
+    f"seq_len={','.join(map(str, SEQ_LENS))}",
+    "-a",
+    "n_head=4",
+    "-a",
+    "head_dim=64",
+    "--kernel",
+    KERNELS,
+]
 SLOWED_FILE = Path("kernels/andrea_kernels/torch_projection.py")
 FAST_LINE = "run=lambda: x @ w_qkv,"
 BURST_SECONDS = 4.0  # mean length of a load burst; pauses are twice as long, so that a third of the time is loaded
@@ -90,17 +101,52 @@ def clone(folder: Path) -> Path:
 
 
 def commit_slowdown(repository: Path, slowdown: float) -> None:
-    """Check out the start, with extra work in fused_qkv: the product of so large a share of the rows, again."""
+    """Check out the start, with extra work in fused_qkv: exponentials of the first elements of X."""
     git = ["git", "-C", str(repository), "-c", "user.name=power", "-c", "user.email=power@example.org"]
     subprocess.run([*git, "checkout", "--quiet", "--detach", "start"], check=True)
     if not slowdown:
         return
     file = repository / SLOWED_FILE
-    extra = f"run=lambda: (x[:, : round({slowdown} * x.shape[1])] @ w_qkv, x @ w_qkv)[1],"
+    extra = f"run=lambda: (x.flatten()[: {extra_columns(slowdown)} * x.shape[1]].exp(), x @ w_qkv)[1],"
     before = file.read_text()
     assert FAST_LINE in before, f"{SLOWED_FILE} has no line {FAST_LINE!r}"
     file.write_text(before.replace(FAST_LINE, extra))
     subprocess.run([*git, "commit", "--quiet", "-a", "-m", "slower"], check=True)
+
+
+def extra_columns(slowdown: float) -> int:
+    """Exponentials for each row of X that make fused_qkv slower by so much here, on average over the sizes."""
+    import torch
+
+    torch.set_num_threads(1)
+    low, high = 0, WIDTH
+    while high - low > 1:
+        middle = (low + high) // 2
+        ratios = [_slowed(middle, seq_len) for seq_len in SEQ_LENS]
+        if math.prod(ratios) ** (1 / len(ratios)) < 1 + slowdown:
+            low = middle
+        else:
+            high = middle
+    print(f"{100 * slowdown:g} % slower: {high} exponentials a row")
+    return high
+
+
+def _slowed(columns: int, seq_len: int, rounds: int = 300) -> float:
+    """Time with the extra work over time without, call by call in turns."""
+    import torch
+
+    from andrea_bench.statistics import paired_ratio
+
+    x, w_qkv = torch.randn(1, seq_len, WIDTH), torch.randn(WIDTH, 3 * WIDTH)
+    calls = (lambda: x @ w_qkv, lambda: (x.flatten()[: columns * seq_len].exp(), x @ w_qkv)[1])
+    times_us: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for call, found in zip(calls, times_us, strict=True):
+            start = time.perf_counter_ns()
+            result = call()
+            found.append((time.perf_counter_ns() - start) / 1e3)
+            del result
+    return paired_ratio(times_us[1], times_us[0]).ratio
 
 
 def one_gate(repository: Path, trial: Trial, number: int, budget: str) -> dict[str, Any]:
