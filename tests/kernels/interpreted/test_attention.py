@@ -333,7 +333,8 @@ REFUSED = [
     ("q must have a head_dim of 1 to 256, not 0", lambda q, k, v: [t[..., :0] for t in (q, k, v)]),
     (r"k must be \(1, n_kv_head, kv_len, 8\) like q", lambda q, k, v: (q, k[..., :4].contiguous(), v)),
     ("v must have the shape of k", lambda q, k, v: (q, k, v[:, :, :3])),
-    ("k must have a number of heads that divides the 2 of q, not 3", lambda q, k, v: (q, k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1))),
+    ("k must have a number of heads that divides the 2 of q, not 3",
+     lambda q, k, v: (q, k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1))),
 ]  # fmt: skip
 
 
