@@ -36,7 +36,7 @@ def ab_command(
     """
     from andrea_bench.cli.console import note
     from andrea_bench.cli.sweep import protocol_for
-    from andrea_bench.measure.trial import RevisionTrial
+    from andrea_bench.trial import RevisionTrial
     from andrea_bench.revisions import open_revisions
 
     deadline = time.monotonic() + parse_seconds(budget)
