@@ -36,7 +36,8 @@ def sentences(choices: Sequence[Choice], own: Choice | None, objective: str, *, 
         if own is not None:
             said.append(Sentence(text=f"{own.split} can't be ranked: {own.reason}", split=own.split))
         return [*said, Sentence(text=f"the best is {best.split}" + _ties(usable, best), split=best.split)]
-    said.append(_against_best(own, best, objective, _ties(usable, best)))
+    if rankable:
+        said.append(_against_best(own, best, objective, _ties(usable, best)))
     others = [one for one in usable if one is not own]
     better = [one for one in others if surely_worse(own, one, objective)]
     if better:
