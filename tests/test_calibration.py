@@ -22,10 +22,10 @@ def cells(sd: float, count: int = 3) -> list[CellNoise]:
 
 def test_noise_tells_what_a_gate_can_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="calibrating measures with torch")
-    from andrea_bench.measure import calibrate
-    from andrea_bench.measure.calibrate import summarise
+    from andrea_bench import noise
+    from andrea_bench.noise import summarise
 
-    monkeypatch.setattr(calibrate, "REPLAYED_GATES", 30)
+    monkeypatch.setattr(noise, "REPLAYED_GATES", 30)
     found = summarise(cells(0.01), pairs=40, pair_seconds=6.0)
     assert found.gate_pairs == 20
     assert found.noise == pytest.approx(0.01, rel=0.3)

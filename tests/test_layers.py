@@ -28,7 +28,7 @@ LAYER_2 = {
     "hardware.nvml": {"pynvml"},
 }
 # Compositions put parts of layers 0 to 2 together for one verb; what is heavy they leave to those parts.
-COMPOSED = {"revisions", "trial", "explore", "claims", "tracking"}
+COMPOSED = {"revisions", "trial", "noise", "explore", "claims", "tracking"}
 HEAVY = {"torch", "triton", "numpy", "scipy", "polars", "altair", "rich", "pynvml", "vl_convert", "asv", "asv_runner"}
 OWN = LAYER_0 | LAYER_1 | set(LAYER_2) | COMPOSED | {"cli", "asv_adapter", "__main__", "__init__"}
 

@@ -37,7 +37,8 @@ def calibrate_command(
     from andrea_bench.cli.console import note, print_json
     from andrea_bench.cli.sweep import kernel_names, protocol_for
     from andrea_bench.environment import environment
-    from andrea_bench.measure.calibrate import ceilings, suite_noise
+    from andrea_bench.measure.ceilings import ceilings
+    from andrea_bench.noise import suite_noise
     from andrea_bench.plan import available_memory_bytes, make_plan
     from andrea_bench.store import write_whole
 
