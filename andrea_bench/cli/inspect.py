@@ -271,6 +271,7 @@ def _show(facts: Sequence["Facts"]) -> None:
     for table in made:
         console().print(Text(table.title, style="bold"))
         console().print(_rich(table))
+        console().print()
     for line in summary.refusals(facts):
         console().print(line, markup=False)
     if made:
@@ -283,11 +284,11 @@ def _show(facts: Sequence["Facts"]) -> None:
 
 
 def _rich(table: "Table") -> Any:
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    # Without lines the widest row still fits into the 80 columns of a pipe.
+    shown = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
     for column in table.columns:
         shown.add_column(column, justify="left" if column in ("matrix", "bound") else "right", overflow="fold")
     for row in table.rows:
