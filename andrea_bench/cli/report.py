@@ -1,7 +1,8 @@
-"""`report`: Runs and Facts as files that people look at."""
+"""`report`: Runs and Facts as files that people look at, or that other tools read."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,45 +10,94 @@ from andrea_bench.cli.options import json_option
 from andrea_bench.errors import BadInput
 
 if TYPE_CHECKING:
-    from andrea_bench.report.content import CompiledFacts
+    from andrea_bench.report.content import CompiledFacts, Page
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--facts", type=FILE, help="Facts that `inspect --save` wrote.")
-@click.option("--html", type=FILE, help="One file to open in a browser; it needs no network.")
+@click.option("--facts", type=FILE, metavar="FILE", help="Facts that `inspect --save` wrote.")
+@click.option("--html", type=FILE, metavar="FILE", help="One file to open in a browser; it needs no network.")
+@click.option("--markdown", type=FILE, metavar="FILE", help="For a pull request: under 60,000 characters.")
+@click.option("--svg", type=FOLDER, metavar="DIR", help="The charts as SVG and PNG; --markdown then shows them.")
+@click.option("--csv", type=FILE, metavar="FILE", help="All cells without raw samples.")
+@click.option("--parquet", type=FILE, metavar="FILE", help="The same as Parquet.")
 @json_option
 @click.pass_context
-def report_command(context: click.Context, runs: tuple[Path, ...], facts: Path | None, html: Path | None,
-                   as_json: bool) -> None:  # fmt: skip
-    """Write what stored Runs (and Facts) say, as HTML."""
-    import shlex
-
+def report_command(
+    context: click.Context, runs: tuple[Path, ...], facts: Path | None, as_json: bool, **given: Path | None
+) -> None:
+    """Write what stored Runs (and Facts) say, as HTML, Markdown, pictures or tables."""
     from andrea_bench.cli.console import note, print_json
-    from andrea_bench.report.content import Subject
-    from andrea_bench.report.html import html as as_html
-    from andrea_bench.report.pages import pages
-    from andrea_bench.report.subject import read_runs
-    from andrea_bench.store import write_whole
 
+    outputs = {name: path for name, path in given.items() if path is not None}
     if not runs and not facts:
         raise BadInput("report: nothing to report on: name a Run, or Facts with --facts FILE")
-    if not html:
-        raise BadInput("report: say what to write: --html FILE")
-    typed = (context.find_root().obj or {}).get("arguments", [])
-    subject = Subject(read_runs(runs), _compiled(facts), shlex.join(["andrea-bench", *typed]))
-    made = pages(subject)
-    subtitle = "; ".join([run.label for run in subject.runs] or [f"compiled kernels, {facts.name if facts else ''}"])
-    written = [html]
-    write_whole(html, as_html(made, subtitle).encode("utf-8", "replace"))
-    left_out = {page.name: page.absent for page in made if page.absent}
+    if not outputs:
+        raise BadInput("report: say what to write: --html, --markdown, --svg, --csv or --parquet")
+    written: list[str] = []
+    pages: list[Page] = []
+    if outputs.keys() & {"html", "markdown", "svg"}:
+        import shlex
+
+        typed = (context.find_root().obj or {}).get("arguments", [])
+        pages, subtitle = _pages(runs, facts, shlex.join(["andrea-bench", *typed]))
+        written += _write_pages(pages, subtitle, outputs)
+    written += _write_cells(runs, outputs)
     if as_json:
-        print_json({"written": [str(file) for file in written], "left_out": left_out})
+        print_json({"written": written, "left_out": {page.name: page.absent for page in pages if page.absent}})
         return
     for file in written:
         note(f"wrote {file}")
+
+
+def _pages(runs: tuple[Path, ...], facts: Path | None, command: str) -> "tuple[list[Page], str]":
+    """The pages, and whose they are."""
+    from andrea_bench.report.content import Subject
+    from andrea_bench.report.pages import pages
+    from andrea_bench.report.subject import read_runs
+
+    subject = Subject(read_runs(runs), _compiled(facts), command)
+    of = [run.label for run in subject.runs] + ([f"compiled kernels ({facts.name})"] if facts else [])
+    return pages(subject), "; ".join(of)
+
+
+def _write_pages(pages: "list[Page]", subtitle: str, outputs: dict[str, Path]) -> Iterator[str]:
+    import os
+
+    from andrea_bench.report.html import html
+    from andrea_bench.report.markdown import markdown
+    from andrea_bench.report.pictures import write_pictures
+    from andrea_bench.store import write_whole
+
+    pictures: dict[str, Path] = {}
+    if folder := outputs.get("svg"):
+        pictures = write_pictures(pages, folder)
+        yield f"{folder} ({len(pictures)} charts)"
+    if file := outputs.get("markdown"):
+        beside = {name: Path(os.path.relpath(path, file.parent)).as_posix() for name, path in pictures.items()}
+        write_whole(file, markdown(pages, subtitle, beside).encode("utf-8", "replace"))
+        yield str(file)
+    if file := outputs.get("html"):
+        write_whole(file, html(pages, subtitle).encode("utf-8", "replace"))
+        yield str(file)
+
+
+def _write_cells(runs: tuple[Path, ...], outputs: dict[str, Path]) -> Iterator[str]:
+    wanted: dict[str, Path] = {name: outputs[name] for name in ("csv", "parquet") if name in outputs}
+    if not wanted:
+        return
+    if not runs:
+        raise BadInput("report: --csv and --parquet write the cells of Runs: name one")
+    from andrea_bench.report import cells
+    from andrea_bench.store import write_whole
+
+    as_bytes: dict[str, Any] = {"csv": cells.csv, "parquet": cells.parquet}
+    for name, file in wanted.items():
+        write_whole(file, as_bytes[name](runs))
+        yield str(file)
 
 
 def _compiled(path: Path | None) -> "CompiledFacts | None":
@@ -59,7 +109,6 @@ def _compiled(path: Path | None) -> "CompiledFacts | None":
     from andrea_bench.report.content import CompiledFacts, Table
 
     read = read_facts(path)
-    shown = [
-        Table(t.title, t.columns, t.rows, frozenset(t.columns) - {"matrix", "bound"}, True) for t in tables(read.facts)
-    ]
+    texts = {"matrix", "bound"}
+    shown = [Table(t.title, t.columns, t.rows, frozenset(t.columns) - texts, True) for t in tables(read.facts)]
     return CompiledFacts(read.compilers, [f.document() for f in read.facts], CAPTION, shown, refusals(read.facts))

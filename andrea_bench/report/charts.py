@@ -57,12 +57,9 @@ def lines(values: Values, x: str, y: str, *, zero: bool) -> alt.TopLevelMixin:
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=zero))
     line = base.mark_line(strokeWidth=1.5).encode(x=across, y=up, color=colour)
     span = base.mark_rule(strokeWidth=1.5).encode(x=across, y="low:Q", y2="high:Q", color=colour)
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend())
     point = base.mark_point(filled=True, size=55, opacity=1).encode(
-        x=across,
-        y=up,
-        color=colour,
-        shape=alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend()),
-        description="about:N",
+        x=across, y=up, color=colour, shape=shape, description="about:N"
     )
     return _styled((line + span + point).properties(width=WIDTH, height=280))
 
@@ -99,21 +96,21 @@ def heat(values: Values, x: str, y: str, unit: str, *, around_one: bool) -> alt.
     return _styled((cell + text).properties(width=width, height=alt.Step(44)))
 
 
-def svg(picture: alt.TopLevelMixin) -> str:
+def svg(picture: alt.TopLevelMixin, background: str = "transparent") -> str:
     """The chart as SVG text without network access: all data are inline."""
     import vl_convert
 
-    return vl_convert.vegalite_to_svg(_json(picture))
+    return vl_convert.vegalite_to_svg(_json(picture, background))
 
 
 def png(picture: alt.TopLevelMixin) -> bytes:
     """The chart on white, at twice its size, for papers."""
     import vl_convert
 
-    return vl_convert.vegalite_to_png(_json(picture, background="white"), scale=2)
+    return vl_convert.vegalite_to_png(_json(picture, "white"), scale=2)
 
 
-def _json(picture: alt.TopLevelMixin, background: str = "transparent") -> str:
+def _json(picture: alt.TopLevelMixin, background: str) -> str:
     spec = picture.to_dict(validate=False)
     spec["background"] = background
     return msgspec.json.encode(spec).decode()

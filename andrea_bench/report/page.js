@@ -86,7 +86,7 @@ if (source) {
       const cell = document.createElement("td");
       const value = get(i);
       if (data.columns[column].number) cell.className = "number";
-      else if (value !== null && value.length > 40) cell.className = "long";
+      else if (value !== null && value.length > 70) cell.className = "long";
       cell.textContent = value === null ? "-" : value;
       row.append(cell);
     });

@@ -6,9 +6,9 @@ from andrea_bench.report.content import AllRows, Page, Part, Subject, Table
 from andrea_bench.report.rows import Row
 
 COLUMNS = (
-    "run", "suite", "kernel", "problem", "device", "status", "time (us)", "low (us)", "high (us)", "n",
+    "suite", "kernel", "problem", "device", "status", "time (us)", "low (us)", "high (us)", "n",
     "ratio to baseline", "ratio low", "ratio high", "TFLOP/s", "GB/s", "validity", "reasons", "ran as", "timing",
-    "cell_id",
+    "cell_id", "run",
 )  # fmt: skip
 BINS = 12
 
@@ -33,12 +33,13 @@ def _values(label: str, row: Row) -> tuple[str | float | int | None, ...]:
     record, ratio = row.record, row.to_baseline
     reasons = "; ".join(record.validity.reasons) if row.median_us is not None else record.reason
     return (
-        label, record.suite, record.kernel, record.problem.label(), record.device, record.status,
+        record.suite, record.kernel, record.problem.label(), record.device, record.status,
         _digits(row.median_us), _digits(row.low_us), _digits(row.high_us), len(record.samples_us),
         _digits(ratio.ratio if ratio else None), _digits(ratio.low if ratio else None),
         _digits(ratio.high if ratio else None), _digits(row.tflops), _digits(row.gb_per_s),
         record.validity.verdict, reasons, record.selected_backend,
         f"{record.timing_mode}, {record.cache}" if record.timing_mode else None, record.cell_id,
+        label,
     )  # fmt: skip
 
 

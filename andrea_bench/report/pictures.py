@@ -1,0 +1,25 @@
+"""The charts of a report as files for papers: SVG and PNG, named after the charts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from andrea_bench.errors import BadInput
+from andrea_bench.report import charts
+from andrea_bench.report.content import Chart, Page
+from andrea_bench.store import write_whole
+
+
+def write_pictures(pages: Sequence[Page], folder: Path) -> dict[str, Path]:
+    """Writes NAME.svg and NAME.png of each Chart; returns the SVG files by name. Raises BadInput."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder}: can't be made: {error.strerror}") from error
+    written = {}
+    for page in pages:
+        for part in page.parts:
+            if isinstance(part, Chart):
+                written[part.name] = folder / f"{part.name}.svg"
+                write_whole(written[part.name], charts.svg(part.picture, background="white").encode())
+                write_whole(folder / f"{part.name}.png", charts.png(part.picture))
+    return written
