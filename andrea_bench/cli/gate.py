@@ -82,10 +82,20 @@ def gate_command(base: Path, head: Path, policy: Policy, output: dict[str, Any])
 
 
 def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
-    """The verdict on two stored Runs. A missing base has its own message, and passes under --allow-missing."""
+    """The verdict on two stored Runs, or on two results of asv (.asv/results@REVISION). A missing base has its own
+    message, and passes under --allow-missing."""
     from andrea_bench.store import read_run
+    from andrea_bench.tracking.folder import is_tracked, read_side, split_revision
     from andrea_bench.verdicts import Document, judge
 
+    tracked = [is_tracked(side) for side in (base, head)]
+    if all(tracked):
+        from andrea_bench.tracking.verdict import judge_results
+
+        return judge_results(read_side(base), read_side(head), policy)
+    if any(tracked) and all(split_revision(side)[0].exists() for side in (base, head)):
+        run, other = (head, base) if tracked[0] else (base, head)
+        raise BadInput(f"{other} holds asv's results, {run} does not: compare two of a kind")
     if not base.exists():
         if not policy.allow_missing:
             raise BadInput(

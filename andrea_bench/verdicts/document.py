@@ -12,17 +12,17 @@ VERDICTS: tuple[Verdict, ...] = ("broken", "slower", "not_comparable", "inconclu
 
 
 class CellName(msgspec.Struct, kw_only=True):
-    """A cell that only one Run has, or that was timed in neither."""
+    """A cell that only one Run has, or that was timed in neither. problem: None for a benchmark of asv's."""
 
     cell_id: str
     suite: str
     kernel: str
-    problem: Problem
+    problem: Problem | None
     reason: str | None = None
 
 
 class CellVerdict(msgspec.Struct, kw_only=True):
-    """The verdict on one cell, and all that it was made of.
+    """The verdict on one cell, and all that it was made of. problem: None for a benchmark of asv's.
 
     ratio: head time over base time; low to high is its interval at `confidence`, which must be at least
     `confidence_needed` for any verdict but inconclusive. base_us, head_us: the median of each process (block),
@@ -33,7 +33,7 @@ class CellVerdict(msgspec.Struct, kw_only=True):
     cell_id: str
     suite: str
     kernel: str
-    problem: Problem
+    problem: Problem | None
     ratio: float | None = None
     low: float | None = None
     high: float | None = None

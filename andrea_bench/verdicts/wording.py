@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from andrea_bench.verdicts.document import VERDICTS, CellVerdict, Document
+from andrea_bench.verdicts.document import VERDICTS, CellName, CellVerdict, Document
 
 MOST_ROWS = 50  # of a table on a terminal or in a comment; JSON and JUnit hold all cells
 
@@ -19,9 +19,9 @@ def rows(document: Document) -> list[CellVerdict]:
     return sorted(document.cells, key=lambda cell: (weight[cell.verdict], -(cell.ratio or 0), cell.cell_id))
 
 
-def cell_name(cell: CellVerdict) -> str:
+def cell_name(cell: CellVerdict | CellName) -> str:
     """Suite, kernel and sizes of a cell."""
-    return f"{cell.suite} {cell.kernel} {cell.problem.label()}"
+    return " ".join([cell.suite, cell.kernel, *([cell.problem.label()] if cell.problem else [])])
 
 
 def ratio_text(cell: CellVerdict) -> str:
@@ -44,7 +44,7 @@ def remarks(document: Document) -> Iterator[str]:
         yield f"{'differs, allowed' if difference.allowed else 'differs'}: {difference.text}"
     for side, cells in (("base", document.only_base), ("head", document.only_head)):
         if cells:
-            few = ", ".join(f"{c.suite} {c.kernel} {c.problem.label()}" for c in cells[:3])
+            few = ", ".join(map(cell_name, cells[:3]))
             yield f"{len(cells)} cells only in {side}: {few}{', ...' if len(cells) > 3 else ''}"
     if document.not_timed:
         yield f"{len(document.not_timed)} cells without a time in base, such as {document.not_timed[0].kernel}: " + (

@@ -1,0 +1,1 @@
+"""Results that asv stored: read, put beside one another, followed over commits."""

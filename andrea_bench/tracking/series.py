@@ -1,0 +1,202 @@
+"""A benchmark's series over commits, and where its level changed."""
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from andrea_bench.errors import BadInput
+from andrea_bench.tracking.folder import machine_folder, order, result_files
+from andrea_bench.tracking.results import MACHINE_FIELDS, Point, Results, read_results
+
+BARS = "▁▂▃▄▅▆▇█"
+GAP = "·"
+# asv publish's own threshold: a smaller step is no change of level.
+LEAST_STEP = 0.05
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of level: from the commit before to the first one at the new level. change: 0.3 is 30 % more."""
+
+    before: str
+    commit: str
+    old: float
+    new: float
+
+    @property
+    def change(self) -> float | None:
+        return self.new / self.old - 1 if self.old else None
+
+
+@dataclass(frozen=True)
+class Series:
+    """One combination of one benchmark: a point for each commit of the history, None where it was not run.
+
+    Another version of the benchmark, or other parameters, is another Series: never joined."""
+
+    label: str
+    type: str
+    unit: str
+    version: str
+    commits: tuple[str, ...]
+    points: tuple[Point | None, ...]
+    steps: tuple[Step, ...] = ()
+
+    def values(self) -> list[float | None]:
+        return [point.value if point else None for point in self.points]
+
+    def latest(self) -> float | None:
+        return next((value for value in reversed(self.values()) if value is not None), None)
+
+    def state(self, commits: Sequence[str]) -> str:
+        """`gone` where the latest commit lacks it though an earlier one has it, `new` where only the latest has."""
+        if self.points[-1] is None:
+            last = max(i for i, point in enumerate(self.points) if point is not None)
+            return f"gone after {commits[last][:8]}"
+        return "new" if len(commits) > 1 and not any(self.points[:-1]) else ""
+
+
+@dataclass(frozen=True)
+class History:
+    """All series of one machine and environment. commits: in the order of history. notes: for the reader."""
+
+    machine: str
+    environment: str
+    commits: tuple[str, ...]
+    dates_ms: tuple[int, ...]
+    series: tuple[Series, ...]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_history(
+    folder: Path, *, benchmark: str | None = None, machine: str | None = None, environment: str | None = None
+) -> History:
+    """The series of the benchmarks that the regular expression `benchmark` fits (as asv's -b), or of all.
+    Raises BadInput for a folder without results, mixed machines or environments, and a name that fits none."""
+    own = machine_folder(folder, machine)
+    results = [read_results(file) for file in result_files(own)]
+    if not results:
+        raise BadInput(f"{own}: holds no results yet; `asv run` makes them")
+    results = _of_one_environment(own, results, environment)
+    _refuse_mixed_machines(results)
+    by_commit = {one.commit: one for one in results}
+    commits = order([(one.commit, one.date_ms) for one in results])
+    ordered = [by_commit[commit] for commit in commits]
+    keys: dict[tuple[object, ...], list[Point | None]] = defaultdict(lambda: [None] * len(commits))
+    for i, one in enumerate(ordered):
+        for point in one.points.values():
+            keys[(*point.key, point.version)][i] = point
+    made = [_series(commits, points) for points in keys.values() if _fits(points, benchmark)]
+    if benchmark is not None and not made:
+        known = sorted({point.benchmark for one in results for point in one.points.values()})
+        raise BadInput(f"no benchmark fits {benchmark!r}; there are {', '.join(known)}")
+    shown = [one for one in made if any(value is not None for value in one.values())]
+    return History(
+        machine=own.name,
+        environment=ordered[-1].environment,
+        commits=tuple(commits),
+        dates_ms=tuple(one.date_ms for one in ordered),
+        series=tuple(shown),
+        notes=_notes(made, shown),
+    )
+
+
+def _of_one_environment(folder: Path, results: list[Results], name: str | None) -> list[Results]:
+    found = sorted({one.environment for one in results})
+    if name is None and len(found) > 1:
+        raise BadInput(
+            f"{folder}: has results of {len(found)} environments; choose with --environment: {', '.join(found)}"
+        )
+    chosen = [one for one in results if name in (None, one.environment)]
+    if not chosen:
+        raise BadInput(f"{folder}: has no environment {name!r}; it has {', '.join(found)}")
+    return chosen
+
+
+def _refuse_mixed_machines(results: list[Results]) -> None:
+    """Two machines under one name can't be one series."""
+    for name in MACHINE_FIELDS:
+        seen: dict[str, Results] = {}
+        for one in results:
+            # Memory differs by a few pages from one boot to the next.
+            fact = one.machine_facts.get(name, "")
+            seen.setdefault(fact if name != "ram" else fact[:2] + str(len(fact)), one)
+        if len(seen) > 1:
+            (first, a), (second, b) = list(seen.items())[:2]
+            raise BadInput(
+                f"{a.file} and {b.file} are from different machines ({name}: {first} and {second}); "
+                f"give one another name with `asv machine`, and move its results there"
+            )
+
+
+def _fits(points: list[Point | None], pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    try:
+        return any(point is not None and re.search(pattern, point.label()) for point in points)
+    except re.error as error:
+        raise BadInput(f"{pattern!r} is no regular expression: {error}") from None
+
+
+def _series(commits: list[str], points: list[Point | None]) -> Series:
+    known = next(point for point in reversed(points) if point is not None)
+    made = Series(known.label(), known.type, known.unit, known.version, tuple(commits), tuple(points))
+    return Series(**{**made.__dict__, "steps": tuple(find_steps(made))})
+
+
+def find_steps(series: Series) -> list[Step]:
+    """Changes of level by asv's step detection (a piecewise constant fit in L1, its number of steps by
+    cross-validation), which `asv publish` uses too; of at least LEAST_STEP. Deterministic values change
+    whenever they do."""
+    values = series.values()
+    at = [i for i, value in enumerate(values) if value is not None]
+    if len(at) < 2:
+        return []
+    if series.type == "track" and _counted(series):
+        pieces = [(i, values[i]) for i in at]
+    else:
+        from asv.step_detect import detect_steps
+
+        pieces = [(left, value) for left, _, value, _, _ in detect_steps(values)]
+    found = []
+    for (_, old), (left, new) in itertools.pairwise(pieces):
+        assert old is not None
+        assert new is not None
+        if old != new and (old == 0 or abs(new / old - 1) >= (0 if _counted(series) else LEAST_STEP)):
+            before = max(i for i in at if i < left)
+            found.append(Step(series.commits[before], series.commits[left], old, new))
+    return found
+
+
+def _counted(series: Series) -> bool:
+    """Whether a value is read from compiled code, so that any difference is a change."""
+    return ".Structure." in series.label
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """The series in one line of bars from the least to the greatest value; a dot where there is none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return GAP * len(values)
+    low, span = min(known), max(known) - min(known)
+    return "".join(
+        GAP if value is None else BARS[int((value - low) / span * (len(BARS) - 1) + 0.5) if span else 0]
+        for value in values
+    )
+
+
+def _notes(made: list[Series], shown: list[Series]) -> list[str]:
+    notes = []
+    if hidden := len(made) - len(shown):
+        notes.append(f"{hidden} combinations were skipped at every commit")
+    versions: dict[str, set[str]] = defaultdict(set)
+    for one in shown:
+        versions[one.label].add(one.version)
+    changed = sorted(label for label, found in versions.items() if len(found) > 1)
+    if changed:
+        few = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")
+        notes.append(f"{len(changed)} have several versions of their benchmark, each a series of its own: {few}")
+    return notes
