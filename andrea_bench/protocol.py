@@ -17,8 +17,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     a Group in one process; what was not reached by then is said. kernel_limit_s: after this long without
     news a kernel counts as hung and its process is killed. cache: `cold` flushes the L2 (CUDA) or twice the
     last-level cache (CPU) before each sample, outside the timed region. threads: of each measuring process
-    on a CPU. processes: fresh processes over which the samples are spread. seed: of inputs and order. energy_window_s: on a
-    GPU, seconds for which each kernel runs back to back, after its samples, to count its energy; 0: not counted.
+    on a CPU. processes: fresh processes over which the samples are spread. seed: of inputs and order.
+    energy_window_s: on a GPU, seconds for which each kernel runs back to back, after its samples, to count its energy; 0: not counted.
     """
 
     warmup_rounds: int = 2

@@ -22,7 +22,8 @@ def tree(tmp_path: Path) -> Path:
 def bench(tree: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "andrea_bench", *arguments],
-        cwd=tree, env={"PYTHONPATH": f"{tree}:{tree / 'kernels'}", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        cwd=tree, env={"PYTHONPATH": f"{tree}:{tree / 'kernels'}", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

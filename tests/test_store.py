@@ -183,5 +183,5 @@ def test_a_removed_folder_is_named(run: Path) -> None:
         for file in run.iterdir():
             file.unlink()
         run.rmdir()
-        with pytest.raises(BadInput, match="records.jsonl: can't be opened"):
+        with pytest.raises(BadInput, match=r"records\.jsonl: can't be opened"):
             writer.append([make_record("c")])

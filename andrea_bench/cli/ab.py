@@ -36,8 +36,8 @@ def ab_command(
     """
     from andrea_bench.cli.console import note
     from andrea_bench.cli.sweep import protocol_for
-    from andrea_bench.trial import RevisionTrial
     from andrea_bench.revisions import open_revisions
+    from andrea_bench.trial import RevisionTrial
 
     deadline = time.monotonic() + parse_seconds(budget)
     device = resolve_device(device or config.get("device"))
