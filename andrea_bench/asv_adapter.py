@@ -182,7 +182,7 @@ class StructureBenchmark:
 
     gpus: ClassVar[tuple[str, ...]]
     head_dims: ClassVar[tuple[int, ...]] = (64, 72)
-    dtype: ClassVar[str] = "float16"  # T4 has no bfloat16
+    dtype: ClassVar[str] = "bfloat16"
 
     param_names = ("kernel", "head_dim", "gpu")
     params: ClassVar[tuple[tuple[Any, ...], ...]] = ()

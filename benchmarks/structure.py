@@ -2,4 +2,4 @@ from andrea_bench import asv_adapter
 
 
 class Structure(asv_adapter.StructureBenchmark):
-    gpus = ("t4", "a100_sxm4_80gb", "rtx_4090", "h100_sxm5_80gb", "b200")
+    gpus = ("a100_sxm4_80gb", "rtx_4090", "h100_sxm5_80gb", "b200", "rtx_5090")

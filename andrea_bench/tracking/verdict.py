@@ -159,7 +159,7 @@ class _Judged:
                 verdict = "slower" if after > before else "faster"
         words = "worse" if after > before else "better"
         why = f"{shown}: {words}" + ("; one value has no interval" if verdict == "inconclusive" else "")
-        self._give(head, verdict, why, ratio if math.isfinite(ratio) else None)
+        self._give(head, verdict, why, ratio if 0 < ratio < math.inf else None)
 
     def _give(self, point: Point, verdict: Verdict, reason: str, ratio: float | None = None) -> None:
         self._slots.append(CellVerdict(**_fields(point), verdict=verdict, reason=reason, ratio=ratio))
@@ -175,7 +175,8 @@ def is_counted(point: Point) -> bool:
 
 def asv_verdict(base: Point, head: Point) -> str:
     """What `asv continuous` says of two times: a change by more than its factor counts if it is significant,
-    by Mann-Whitney where there are samples, else by 99 % intervals that don't meet; one sample always is."""
+    by Mann-Whitney where there are samples enough for it, else by 99 % intervals that don't meet; one sample
+    always is."""
     assert base.value
     assert head.value is not None
     ratio = head.value / base.value
@@ -184,7 +185,8 @@ def asv_verdict(base: Point, head: Point) -> str:
     word = "slower" if ratio > 1 else "faster"
     if base.count == 1 or head.count == 1:
         return f"{ratio:.2f}, {word} (by one sample)"
-    if base.samples and head.samples:
+    sizes = len(base.samples), len(head.samples)
+    if min(sizes) and 1 / math.comb(sum(sizes), min(sizes)) < ASV_P:
         shift = unpaired_shift(head.samples, base.samples)
         p = shift.p_above(1.0) if ratio > 1 else unpaired_shift(base.samples, head.samples).p_above(1.0)
         return f"{ratio:.2f}, {word}" if p < ASV_P else f"~{ratio:.2f}, not significant"

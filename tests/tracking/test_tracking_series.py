@@ -1,0 +1,128 @@
+"""Series over commits: joined by value, never across versions or names; where their level changed."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from asv_files import COUNTED, TIME, commit, times, write
+
+from andrea_bench.errors import BadInput
+from andrea_bench.tracking.series import History, read_history, sparkline
+
+EAGER = [["'eager'"], ["64"]]
+
+
+@pytest.fixture(autouse=True)
+def _outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+
+
+def history(tmp_path: Path, values: list[float | None], name: str = TIME, params: list[list[str]] = EAGER) -> History:
+    for number, value in enumerate(values, 1):
+        write(tmp_path, number, {name: times([value], params)})
+    return read_history(tmp_path)
+
+
+def test_values_in_order_of_date_with_holes(tmp_path: Path) -> None:
+    found = history(tmp_path, [1.0, None, float("nan"), 1.1])
+    assert found.commits == tuple(map(commit, (1, 2, 3, 4)))
+    (series,) = found.series
+    assert series.values() == [1.0, None, None, 1.1]
+    assert [point.status for point in series.points if point] == ["ok", "failed", "skipped", "ok"]
+
+
+def test_a_step_is_found_at_its_commit_and_noise_is_none(tmp_path: Path) -> None:
+    noise = random.Random(1)
+    level = [1.0] * 12 + [1.3] * 12
+    (series,) = history(tmp_path, [v * (1 + noise.uniform(-0.02, 0.02)) for v in level]).series
+    (step,) = series.steps
+    assert (step.before, step.commit) == (commit(12), commit(13))
+    assert step.change == pytest.approx(0.3, abs=0.03)
+
+
+def test_noise_alone_has_no_step(tmp_path: Path) -> None:
+    noise = random.Random(2)
+    (series,) = history(tmp_path, [1 + noise.uniform(-0.02, 0.02) for _ in range(24)]).series
+    assert series.steps == ()
+
+
+def test_compiled_code_steps_at_once(tmp_path: Path) -> None:
+    (series,) = history(tmp_path, [0, 0, 8, 8, 0], COUNTED, [["'triton_exact'"]]).series
+    assert [(step.old, step.new, step.commit) for step in series.steps] == [
+        (0, 8, commit(3)),
+        (8, 0, commit(5)),
+    ]
+    assert [step.change for step in series.steps] == [None, -1.0]
+
+
+def test_a_renamed_kernel_is_gone_and_new_never_joined(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0], [["'old'"], ["64"]])})
+    write(tmp_path, 2, {TIME: times([5.0], [["'new'"], ["64"]])})
+    found = read_history(tmp_path)
+    assert {s.label: s.state(found.commits) for s in found.series} == {
+        f"{TIME}(old, 64)": "gone after 00000001",
+        f"{TIME}(new, 64)": "new",
+    }
+    assert not any(series.steps for series in found.series)
+
+
+def test_an_added_parameter_shifts_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0, 2.0], [["64", "128"]])})
+    write(tmp_path, 2, {TIME: times([1.0, 9.0, 2.0, 9.0], [["64", "128"], ["'bf16'", "'fp16'"]])})
+    assert all(sum(v is not None for v in series.values()) == 1 for series in read_history(tmp_path).series)
+
+
+def test_a_value_added_in_front_shifts_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0, 2.0], [["'a'", "'b'"], ["64"]])})
+    write(tmp_path, 2, {TIME: times([7.0, 1.0, 2.0], [["'new'", "'a'", "'b'"], ["64"]])})
+    found = {series.label: series.values() for series in read_history(tmp_path).series}
+    assert found[f"{TIME}(a, 64)"] == [1.0, 1.0] and found[f"{TIME}(b, 64)"] == [2.0, 2.0]
+
+
+def test_another_version_is_another_series(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0], EAGER, version="1")})
+    write(tmp_path, 2, {TIME: times([2.0], EAGER, version="2")})
+    found = read_history(tmp_path)
+    assert [series.values() for series in found.series] == [[1.0, None], [None, 2.0]]
+    assert any("several versions" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("facts", [{"cpu": "Xeon"}, {"num_cpu": "4"}, {"ram": "50000000000"}, {"arch": "aarch64"}])
+def test_two_machines_under_one_name(tmp_path: Path, facts: dict[str, str]) -> None:
+    write(tmp_path, 1, {TIME: times([1.0], EAGER)})
+    write(tmp_path, 2, {TIME: times([1.0], EAGER)}, facts=facts)
+    with pytest.raises(BadInput, match=f"different machines \\({next(iter(facts))}"):
+        read_history(tmp_path)
+
+
+def test_a_reboot_is_no_other_machine(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0], EAGER)})
+    write(tmp_path, 2, {TIME: times([1.0], EAGER)}, facts={"ram": "25276059648"})
+    assert len(read_history(tmp_path).commits) == 2
+
+
+def test_environments_are_chosen(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0], EAGER)})
+    write(tmp_path, 2, {TIME: times([9.0], EAGER)}, env="venv-torch2.12")
+    with pytest.raises(BadInput, match="2 environments"):
+        read_history(tmp_path)
+    assert read_history(tmp_path, environment="venv-torch2.12").commits == (commit(2),)
+    with pytest.raises(BadInput, match="no environment 'x'"):
+        read_history(tmp_path, environment="x")
+
+
+def test_names_are_chosen_as_by_asv(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0] * 2, [["'eager'", "'sdpa'"], ["64"]]), "a.track_score": [[3.0], [], "1"]})
+    assert [s.label for s in read_history(tmp_path, benchmark=r"time_call\(sdpa").series] == [f"{TIME}(sdpa, 64)"]
+    with pytest.raises(BadInput, match=re.escape("there are a.track_score")):
+        read_history(tmp_path, benchmark="nothing")
+    with pytest.raises(BadInput, match="no regular expression"):
+        read_history(tmp_path, benchmark="(")
+
+
+def test_sparkline() -> None:
+    assert sparkline([0.0, 3.5, None, 7.0]) == "▁▅·█"
+    assert sparkline([2.0, 2.0]) == "▁▁"
+    assert sparkline([None]) == "·"
