@@ -1,6 +1,7 @@
 """Attention on tensors: arguments checked, tensors allocated, launches made."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from andrea_kernels.flash import launch
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, VARIANTS, Call
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+# Blocks in y and z of a launch (CUDA programming guide, technical specifications).
+LARGEST_GRID = 65535
 # The interpreter has no architecture; any will do, and 8.0 has a row for all.
 INTERPRETED_ARCHITECTURE = 80
 
@@ -68,20 +71,33 @@ def gradients(
     tensors = strided | {"log_sum": log_sum, "delta": torch.empty_like(log_sum)}
     makers = [launch.delta, *[launch.dkv] * any(wanted[1:]), *[launch.dq] * wanted[0]]
     for make in makers:
-        make(call, architecture(q.device)).bind(tensors)()
+        on_device(q.device, make(call, architecture(q.device)).bind(tensors))()
     return dq if wanted[0] else None, dk if wanted[1] else None, dv if wanted[2] else None
 
 
 def prepare_forward(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float, variant: str, precision: str
-) -> tuple[Tensor, Tensor, Any]:
+) -> tuple[Tensor, Tensor, Callable[[], None]]:
     """out, the log-sums (batch, n_head, seq_len), and the launch that fills them."""
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)  # (batch, n_head, seq_len, head_dim)
     log_sum = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     call = describe({"q": q, "k": k, "v": v, "out": out}, causal=causal, scale=scale, variant=variant,
                     precision=precision)  # fmt: skip
     made = launch.forward(call, architecture(q.device))
-    return out, log_sum, made.bind({"q": q, "k": k, "v": v, "out": out, "log_sum": log_sum})
+    run = made.bind({"q": q, "k": k, "v": v, "out": out, "log_sum": log_sum})
+    return out, log_sum, on_device(q.device, run)
+
+
+def on_device(device: torch.device, run: Callable[[], None]) -> Callable[[], None]:
+    """`run` on `device`, which Triton does not look at: it launches on the current one."""
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return run
+
+    def run_there() -> None:
+        with torch.cuda.device(device):
+            run()
+
+    return run_there
 
 
 def describe(tensors: dict[str, Tensor], *, causal: bool, scale: float, variant: str, precision: str) -> Call:
@@ -137,6 +153,8 @@ def check(q: Tensor, k: Tensor, v: Tensor, variant: str) -> None:
         needed = "on the CPU with TRITON_INTERPRET=1" if interpreted() else "on a CUDA device"
         raise ValueError(f"q must be {needed}, not on {q.device}")
     batch, n_head, _, head_dim = q.shape
+    if max(batch, n_head) > LARGEST_GRID:
+        raise ValueError(f"q must have at most {LARGEST_GRID} sequences and heads, not {tuple(q.shape[:2])}")
     if not 1 <= head_dim <= LARGEST_HEAD_DIM:
         raise ValueError(f"q must have a head_dim of 1 to {LARGEST_HEAD_DIM}, not {head_dim}")
     if k.shape[0] != batch or k.shape[3] != head_dim:
