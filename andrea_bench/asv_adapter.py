@@ -284,7 +284,7 @@ def working_tree(root: Path) -> dict[str, Any]:
     code = "from andrea_bench.asv_adapter import lists; import json; print(json.dumps(lists()))"
     path = os.pathsep.join([str(root), str(root / "kernels")])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
     )
     if done.returncode:
         raise BadInput(f"{root}: its suites can't be listed: {done.stderr.strip().splitlines()[-1]}")
