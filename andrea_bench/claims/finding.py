@@ -50,13 +50,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence]
 
 
-def claim(name: str, evidence: Sequence[Evidence], *, depends_on: str, needs: str) -> Claim:
+def claim(
+    name: str, evidence: Sequence[Evidence], *, depends_on: str, needs: str, statement: str | None = None
+) -> Claim:
     """The finding that all evidence together gives: that of all where they agree, else `depends`.
 
     depends_on: the condition, where they don't agree. needs: what a test would need, where nothing was tested.
-    What could not be tested counts for nothing beside what was.
+    What could not be tested counts for nothing beside what was. statement: where it is none of STATEMENTS.
     """
     tested = {one.finding for one in evidence} - {"not_testable_here"}
     finding: Outcome = "not_testable_here" if not tested else "depends" if len(tested) > 1 else tested.pop()
     condition = {"depends": depends_on, "not_testable_here": needs}.get(finding)
-    return Claim(id=name, statement=STATEMENTS[name], finding=finding, condition=condition, evidence=list(evidence))
+    text = STATEMENTS[name] if statement is None else statement
+    return Claim(id=name, statement=text, finding=finding, condition=condition, evidence=list(evidence))

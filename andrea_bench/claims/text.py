@@ -1,14 +1,17 @@
 """Generated text with brackets, recurring names and local order, of which it is known what each token needs.
 
-Words come in threes a, b, (a + b) mod 10: the third follows from the two before it. A closing bracket must match
-the innermost open one. After `who` stands the name that was said last.
+Words come in threes a, b, c, each from a set of its own: b is any, and c is the one that belongs to a, so that it
+follows from the token before the last. A closing bracket must match the innermost open one. After `who` stands
+the name that was said last.
 """
 
 import random
 from dataclasses import dataclass
 
-WORDS, BRACKETS, NAMES, MOST_DEPTH = 10, 3, 4, 3
-OPEN, CLOSE, NAME, WHO = WORDS, WORDS + BRACKETS, WORDS + 2 * BRACKETS, WORDS + 2 * BRACKETS + NAMES
+WORDS, BRACKETS, NAMES, MOST_DEPTH = 6, 3, 4, 3
+FIRST, SECOND, THIRD, OPEN = 0, WORDS, 2 * WORDS, 3 * WORDS
+CLOSE, NAME = OPEN + BRACKETS, OPEN + 2 * BRACKETS
+WHO = NAME + NAMES
 VOCABULARY = WHO + 1
 
 
@@ -51,10 +54,10 @@ def make_text(length: int, generator: random.Random) -> Text:
             last_name = (name, len(tokens))
             say(name, "name", at)
         else:
-            a, b = generator.randrange(WORDS), generator.randrange(WORDS)
-            say(a)
-            say(b)
-            say((a + b) % WORDS, "word", len(tokens) - 2)
+            word = generator.randrange(WORDS)
+            say(FIRST + word)
+            say(SECOND + generator.randrange(WORDS))
+            say(THIRD + word, "word", len(tokens) - 2)
     kept = {kind: [(query, source) for query, source in pairs if query < length - 1] for kind, pairs in sources.items()}
     return Text(tokens[:length], kept)
 

@@ -11,7 +11,7 @@ from typing import Any
 from andrea_bench.claims.text import CLOSE, NAME, VOCABULARY, Text, make_batch
 
 D_MODEL, N_HEAD, HEAD_DIM, N_LAYER, SEQ_LEN, BATCH = 64, 4, 16, 2, 48, 32
-LEARNING_RATE, STEPS, WATCHED_EVERY = 3e-3, 2000, 50
+LEARNING_RATE, STEPS, WATCHED_EVERY = 3e-3, 1200, 50
 SEEDS = (1, 2, 3, 4, 5)
 EVALUATION_TEXTS, EVALUATION_SEED = 64, 987_654
 PATTERNS = {"word": "previous token", "bracket": "matching bracket", "name": "most recent name"}

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_GPUS = "rtx_4090,h200_sxm"
 GROUP_SECONDS = 1.0  # of sampling for each Group: the whole stays within five minutes on two cores
 DEFAULT_TRAINING = Path("results/head-specialisation.json")
+# One that was published, shown where none was made here.
+PUBLISHED_TRAINING = Path("reports/head-specialisation.json")
 
 
 @click.command()
@@ -56,8 +58,8 @@ def claims_command(
             raise unknown_name("dtype", dtype, DTYPES)
     if train:
         training = _train(training or DEFAULT_TRAINING)
-    elif training is None and DEFAULT_TRAINING.is_file():
-        training = DEFAULT_TRAINING
+    elif training is None:
+        training = next((path for path in (DEFAULT_TRAINING, PUBLISHED_TRAINING) if path.is_file()), None)
     records, folder = _records(grid, run, out, resolve_device(device))
     facts = [] if no_compile else _facts(found, kinds)
     claims = audit(records, found, facts, training)

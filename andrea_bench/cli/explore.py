@@ -32,13 +32,14 @@ MEASURED_SECONDS = 1.0  # of sampling for each split and suite
 @click.option("--measure", is_flag=True, help="Measure the splits on this machine.")
 @click.option("--out", type=click.Path(path_type=Path), help="With --measure: the folder of its Run.")
 @click.option("--compiled", "with_facts", is_flag=True, help="Add what the compiler makes of the Triton kernel.")
+@click.option("--paper", metavar="2401.14489", help="Put the rules of that paper to the test instead.")
 @click.option("--budget", "budget_s", type=float, default=10.0, show_default=True, help="Seconds of search a GPU.")
 @device_option
 @json_option
 def explore_command(
     request: AxisRequest, config: dict[str, Any], gpus: tuple[str, ...], objective: str, own: str | None, kernel: str,
     tensor_parallel: str, run: Path | None, fit_from: Path | None, measure: bool, out: Path | None, with_facts: bool,
-    budget_s: float, device: str | None, as_json: bool,
+    paper: str | None, budget_s: float, device: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Rank every legal n_head x head_dim split of a width on a GPU, with what it costs and what binds it."""
     from andrea_bench.cli.console import console, print_json
@@ -52,9 +53,12 @@ def explore_command(
         raise BadInput(f"--budget {budget_s:g} is no positive number of seconds")
     if run and measure:
         raise BadInput("--run takes times that were measured, --measure measures now; give one")
+    names = [name.strip() for text in gpus for name in text.split(",") if name.strip()]
+    if paper:
+        _audit_paper(paper, names, resolve_device(device) if measure else None, as_json)
+        return
     shares = _shares(tensor_parallel)
     records: list[Record] = []
-    names = [name.strip() for text in gpus for name in text.split(",") if name.strip()]
     folder = None
     if measure:
         device = resolve_device(device)
@@ -156,6 +160,23 @@ def _refit(run: Path | None, gpu: "Gpu | None") -> tuple[Mapping[Any, Any] | Non
     refuse_other_device(stored.head, str(run), gpu)
     known, left_out = fit_records(stored.records, gpu, str(run))
     return known, fit_lines(known, left_out)
+
+
+def _audit_paper(paper: str, names: Sequence[str], measured_on: str | None, as_json: bool) -> None:
+    """The rules of the paper on the GPUs named, and with --measure on this machine."""
+    from andrea_bench.claims.codesign import PAPER, codesign, measure_vocabulary
+    from andrea_bench.claims.page import lines
+    from andrea_bench.cli.console import console, print_json
+
+    if paper != PAPER:
+        raise BadInput(f"--paper {paper}: known: {PAPER}")
+    gpus = _gpus(names) if names or not measured_on else []
+    rules = codesign(gpus, measure_vocabulary(measured_on) if measured_on else ())
+    if as_json:
+        print_json({"paper": PAPER, "rules": rules})
+        return
+    for line in lines(rules):
+        console().print(line, markup=False, soft_wrap=True)
 
 
 def _show(out: Any, settings: "Sequence[Setting]", fits: Sequence[str]) -> None:

@@ -22,7 +22,8 @@ def test_each_source_is_the_token_that_the_next_one_follows_from() -> None:
         assert tokens[query] == text.WHO and tokens[query + 1] == tokens[source]
         assert not any(text.NAME <= t < text.WHO for t in tokens[source + 1 : query + 1])
     for query, source in made.sources["word"]:
-        assert source == query - 1 and tokens[query + 1] == (tokens[source] + tokens[query]) % text.WORDS
+        assert source == query - 1 and text.SECOND <= tokens[query] < text.THIRD
+        assert tokens[query + 1] - text.THIRD == tokens[source] - text.FIRST
 
 
 def test_text_is_the_same_for_a_seed_and_another_for_the_next() -> None:
