@@ -68,7 +68,7 @@ def heat(values: Values, x: str, y: str, unit: str, *, around_one: bool) -> alt.
     """A heat map with its figures written in. Each value: x, y, value, text, chosen, about.
 
     around_one: colours diverge from 1 (grey), in equal steps for a ratio and its inverse; else they run from
-    dark (least) to light (most). chosen: the cell gets a frame."""
+    dark (zero) to light (most). chosen: the cell gets a frame."""
     base = alt.Chart(alt.Data(values=list(values)))
     columns, rows = (sorted({v[key] for v in values}) for key in ("x", "y"))
     place = {
@@ -80,14 +80,14 @@ def heat(values: Values, x: str, y: str, unit: str, *, around_one: bool) -> alt.
     if around_one:
         scale = alt.Scale(type="log", domain=[1 / most, 1, most], range=[BELOW, NEUTRAL, ABOVE])
     else:
-        scale = alt.Scale(scheme="cividis", domain=[min(figures), max(figures)])
+        scale = alt.Scale(scheme="cividis", domain=[0, max(figures)])
     cell = base.mark_rect(strokeWidth=3).encode(
         **place,
         color=alt.Color("value:Q", scale=scale, title=unit, legend=_legend()),
         stroke=alt.condition("datum.chosen", alt.value("currentColor"), alt.value("transparent")),
         description="about:N",
     )
-    middle = (min(figures) + max(figures)) / 2
+    middle = max(figures) / 2
     ink = "true" if around_one else f"datum.value > {middle!r}"
     text = base.mark_text(aria=False).encode(
         **place, text="text:N", color=alt.condition(ink, alt.value("black"), alt.value("white"))

@@ -10,7 +10,8 @@ from andrea_bench.report.words import ABSENT
 MOST_CHARACTERS = 60_000
 # How many rows a table may show, tried in turn until the whole fits.
 ROW_LIMITS = (100, 50, 25, 12, 6, 3, 0)
-LINES = str.maketrans("\r\n", "  ")
+# Whatever some reader takes for the end of a line.
+LINES = str.maketrans(dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 # What starts markup, a formula or a mention, or ends a table's cell.
 SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|~@!$&"} | LINES)
 # Of all rows, what a reader of Markdown needs.

@@ -35,12 +35,14 @@ def alignment(subject: Subject) -> Page:
 
 
 def _cliffs(found: list[Misalignment]) -> list[Part]:
-    dearest: dict[tuple[str, int], list[Misalignment]] = {}
-    for one in found:
+    """Of each width the kernels that it costs much, each at the setting where it costs most."""
+    dearest: dict[tuple[str, int], dict[str, Misalignment]] = {}
+    for one in sorted(found, key=lambda m: m.cost):
         if one.low > 1 and one.cost >= CLIFF:
-            dearest.setdefault((one.row.record.op, one.width), []).append(one)
+            dearest.setdefault((one.row.record.op, one.width), {})[one.kernel] = one
     cliffs: list[Part] = []
-    for (op, width), members in sorted(dearest.items()):
+    for (op, width), kernels in sorted(dearest.items()):
+        members = sorted(kernels.values(), key=lambda m: m.kernel)
         costs = ", ".join(f"{m.kernel} {100 * (m.cost - 1):+.0f} %" for m in members)
         what = "head_dim" if op == "attention" else "projection width"
         ids = tuple(m.row.record.cell_id for m in members)

@@ -1,17 +1,17 @@
 """Page: one fused projection against one matmul per head: bars, and where the better one changes."""
 
-import itertools
 from typing import Any
 
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
-from andrea_bench.report.content import Chart, Heading, MeasuredRun, Page, Part, Subject, Table
+from andrea_bench.report.content import Chart, Heading, Page, Part, Subject, Table
 from andrea_bench.report.pages.marks import anchor, times_chart
 from andrea_bench.report.rows import GroupRows, ratio
 from andrea_bench.report.words import interval
 
 FUSED, PER_HEAD = "fused_qkv", "per_head_loop"
 MOST_BARS = 6
+MOST_MAPS = 8
 
 
 def fusing(subject: Subject) -> Page:
@@ -24,7 +24,7 @@ def fusing(subject: Subject) -> Page:
             continue
         if len(subject.runs) > 1:
             parts.append(Heading(run.label))
-        parts += _maps(run, groups, number)
+        parts += _maps(groups, number)
         for at, group in enumerate(groups[:MOST_BARS], 1):
             rows = [r for r in group.rows if r.median_us is not None and r.record.op == "qkv_projection"]
             if rows:
@@ -41,18 +41,21 @@ def fusing(subject: Subject) -> Page:
     return Page("fusing", title, parts)
 
 
-def _maps(run: MeasuredRun, groups: list[GroupRows], number: int) -> list[Part]:
+def _maps(groups: list[GroupRows], number: int) -> list[Part]:
     """A heat map over batch and seq_len for each other setting that has more than one size."""
     settings: dict[tuple[str, Problem], list[GroupRows]] = {}
     for group in groups:
         rest = group.problem.replace(batch=1, seq_len=1, kv_len=1)
         settings.setdefault((group.device, rest), []).append(group)
-    numbers = itertools.count(1)
-    return [
-        chart
-        for (device, rest), members in settings.items()
-        if (chart := _map(device, rest, members, anchor("crossover", number, next(numbers)))) is not None
+    several = [(key, members) for key, members in settings.items() if len(members) > 1]
+    maps = [
+        _map(device, rest, members, anchor("crossover", number, at))
+        for at, ((device, rest), members) in enumerate(several[:MOST_MAPS], 1)
     ]
+    parts: list[Part] = [drawn for drawn in maps if drawn is not None]
+    if len(several) > MOST_MAPS:
+        parts.append(f"Maps of the first {MOST_MAPS} of {len(several)} settings; all rows are on the last page.")
+    return parts
 
 
 def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Chart | None:

@@ -14,6 +14,7 @@ from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, duration, rate, significant
 
 SUITES = ("attention", "layer", "projection", "output", "decode")
+MOST_MAPS = 8
 HEADS = ("n_head", "head_dim", "kernel", "time", "rate", "of the ceiling", "chosen", "cell_id")
 
 
@@ -43,12 +44,13 @@ def _maps(run: MeasuredRun, number: int) -> list[Part]:
             held = fastest.get((p.n_head, p.head_dim))
             if held is None or row.median_us < (held.median_us or 0.0):
                 fastest[p.n_head, p.head_dim] = row
-    numbers = itertools.count(1)
-    return [
-        _map(run, key, cells, anchor("splits", number, next(numbers)))
-        for key, cells in settings.items()
-        if len(cells) > 1
+    several = [(key, cells) for key, cells in settings.items() if len(cells) > 1]
+    parts: list[Part] = [
+        _map(run, key, cells, anchor("splits", number, at)) for at, (key, cells) in enumerate(several[:MOST_MAPS], 1)
     ]
+    if len(several) > MOST_MAPS:
+        parts.append(f"Maps of the first {MOST_MAPS} of {len(several)} settings; all rows are on the last page.")
+    return parts
 
 
 def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple[int, int], Row], name: str) -> Chart:

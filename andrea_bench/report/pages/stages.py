@@ -4,7 +4,16 @@ from typing import Any
 
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, CompiledFacts, Heading, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import DOUBT, about, anchor, samples, time_scale, times_chart, times_table
+from andrea_bench.report.pages.marks import (
+    DOUBT,
+    about,
+    anchor,
+    kernel_name,
+    samples,
+    time_scale,
+    times_chart,
+    times_table,
+)
 from andrea_bench.report.rows import GroupRows, Row
 from andrea_bench.suites.layer import STAGES
 
@@ -42,9 +51,9 @@ def _stacked(group: GroupRows, name: str) -> Chart | None:
     rows = [row for _, row in found] + others
     scale, unit = time_scale(rows)
     values = [
-        _part("sum of the stages", f"{op}: {row.record.kernel}", row, scale, at) for at, (op, row) in enumerate(found)
+        _part("sum of the stages", f"{op}: {kernel_name(row)}", row, scale, at) for at, (op, row) in enumerate(found)
     ]
-    values += [_part(f"measured whole: {row.record.kernel}", "measured whole", row, scale, 9) for row in others]
+    values += [_part(f"measured whole: {kernel_name(row)}", "measured whole", row, scale, 9) for row in others]
     missing = [op for op, kernel in STAGES if op not in [o for o, _ in found]]
     lacks = f" Without a time: {', '.join(missing)}." if missing else ""
     beside = ""

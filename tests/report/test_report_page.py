@@ -1,0 +1,117 @@
+"""The HTML report in a real headless browser, with the network off."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, chromium
+
+from andrea_bench.cli.main import main
+
+RUN = Path(__file__).parents[1] / "fixtures" / "run_fake"
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt-get install chromium)")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("report") / "my reports β.html"
+    assert main(["report", str(RUN), "--html", str(file)]) == 0
+    return file
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_it_opens_offline_without_a_complaint_or_a_request_and_fits(
+    browser: Browser, page: Path, width: int, scheme: str
+) -> None:
+    browser.open(page, width=width, scheme=scheme)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+    # Every chart has marks that take room.
+    empty = browser.ask(
+        "Array.from(document.querySelectorAll('figure')).filter(f => !Array.from("
+        "f.querySelectorAll('svg .role-mark [aria-label]')).some(m => { const b = m.getBoundingClientRect();"
+        " return b.width + b.height > 2; })).map(f => f.id)"
+    )
+    assert empty == []
+    assert browser.ask("document.querySelectorAll('figure').length") >= 10
+
+
+def test_text_has_contrast_in_both_schemes(browser: Browser, page: Path) -> None:
+    # WCAG 2.1, 1.4.3: 4.5 to 1 for text.
+    contrast = """(() => {
+      const parts = text => text.match(/[0-9.]+/g).slice(0, 3).map(Number).map(v => v / 255)
+        .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+      const light = text => { const [r, g, b] = parts(text); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const paper = light(getComputedStyle(document.body).backgroundColor);
+      return ['p.answer', 'a', 'figcaption p', 'td', 'svg text'].map(where => {
+        const ink = light(getComputedStyle(document.querySelector(where)).color);
+        return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+      });
+    })()"""
+    for scheme in ("light", "dark"):
+        browser.open(page, scheme=scheme)
+        assert min(browser.ask(contrast)) > 4.5, scheme
+
+
+def test_rows_are_sorted_filtered_and_reached_from_an_answer(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    column = "Array.from(document.querySelectorAll('#rows-table th')).findIndex(h => h.innerText.startsWith('%s'))"
+    cells = f"Array.from(document.querySelectorAll('#rows-table tbody tr')).map(r => r.children[{column}].textContent)"
+    press = "document.querySelectorAll('#rows-table th')[%s].querySelector('button').click()"
+    press = press % (column % "time")
+    assert "76" in browser.ask("document.getElementById('rows-said').textContent")
+
+    browser.ask(press)
+    times = [float(t) for t in browser.ask(cells % "time") if t != "-"]
+    assert times == sorted(times) and len(times) > 40
+    assert browser.ask("document.querySelector('#rows-table th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+    browser.ask(press)
+    shown = browser.ask(cells % "time")
+    falling = [float(t) for t in shown if t != "-"]
+    assert falling == sorted(times, reverse=True)
+    # What has no time comes last in either direction.
+    assert shown[len(falling) :] == ["-"] * (len(shown) - len(falling)) and len(shown) > len(falling)
+
+    type_in = "(() => { const s = document.getElementById('rows-search'); s.value = %r; " \
+              "s.dispatchEvent(new Event('input')); })()"  # fmt: skip
+    browser.ask(type_in % "layer FIVE_steps")
+    kernels = browser.ask(cells % "kernel")
+    assert "five_steps_per_head" in kernels and all(k.startswith("five_steps") for k in kernels)
+    browser.ask(type_in % "no such row")
+    assert browser.ask("document.getElementById('rows-said').textContent") == "No row of 76 fits"
+
+    browser.ask("document.querySelector('a[data-cells]').click()")
+    assert sorted(browser.ask(cells % "kernel")) == ["fused_qkv", "per_head_loop"]
+
+
+def test_a_mark_tells_its_figures_unit_and_cell(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    tip = browser.ask(
+        "(() => { const m = document.querySelector('#fusing-1-1 svg .role-mark [aria-label]');"
+        " m.dispatchEvent(new PointerEvent('pointermove', {bubbles: true, clientX: 50, clientY: 50}));"
+        " const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent; })()"
+    )
+    assert tip.startswith("per_head_loop: ") and " us (" in tip and "n 10" in tip and "cell_id " in tip
+
+
+def test_it_can_be_read_by_keyboard_and_by_a_screen_reader(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    nameless = (
+        "Array.from(document.querySelectorAll('button, a, input, select, [tabindex], svg')).filter(e =>"
+        " !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).length"
+    )
+    assert browser.ask(nameless) == 0
+    assert browser.ask("Array.from(document.querySelectorAll('table')).every(t => t.caption && t.tHead)")
+    # A link to a chart's data opens the table that holds them.
+    browser.ask("document.querySelector('figure figcaption a').click()")
+    browser.ask("new Promise(done => setTimeout(done, 100))")
+    assert browser.ask("document.querySelector('figure details').open")
