@@ -21,6 +21,17 @@ sweep: setup
 test: check
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
+# The structure of the project's own kernels, which tests/inspect/test_structure.py holds against the code.
+GATE_GPUS := rtx_4090,a100_sxm4_80gb,h200_sxm,b200,rtx_5090
+structure: setup
+	mkdir -p reports/structure
+	$(BIN)/andrea-bench inspect --gpu $(GATE_GPUS) -a head_dim=64,72 \
+	  --kernel triton_exact,triton_fused_qkv,triton_output_projection \
+	  --save reports/structure/forward.json --markdown reports/structure/forward.md
+	$(BIN)/andrea-bench inspect --gpu $(GATE_GPUS) -a head_dim=72 -a direction=backward,decode \
+	  --kernel triton_exact,triton_decode \
+	  --save reports/structure/backward_decode.json --markdown reports/structure/backward_decode.md
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

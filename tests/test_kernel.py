@@ -40,8 +40,10 @@ def test_needs_are_known_without_running() -> None:
 
 
 def test_every_kernel_says_in_a_sentence_what_it_is() -> None:
-    assert len(kernels()) > 30
-    for one in kernels():
+    # Other tests of this process may have registered kernels of their own.
+    ours = [one for one in kernels() if one.file.parent.name == "andrea_kernels"]
+    assert len(ours) > 30
+    for one in ours:
         assert len(one.summary) > 15, one.name
 
 

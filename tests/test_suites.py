@@ -44,7 +44,9 @@ def test_members_are_kernels_and_answers_name_members(suite: Suite) -> None:
 
 def test_every_torch_kernel_is_in_some_suite() -> None:
     asked = {member for suite in suites().values() for member in suite.members}
-    idle = {(k.op, k.name) for k in kernels() if "triton" not in k.modules} - asked
+    # Other tests of this process may have registered kernels of their own.
+    ours = [k for k in kernels() if k.file.parent.name == "andrea_kernels"]
+    idle = {(k.op, k.name) for k in ours if "triton" not in k.modules} - asked
     assert idle == set()
 
 

@@ -51,13 +51,18 @@ def _of_group(group: GroupRows) -> Iterator[Sentence]:
     fields = msgspec.structs.asdict(group.problem)
     for answer in suite.answers:
         row, against = group.row(answer.kernel), group.row(answer.against)
-        if row is None or against is None:
+        if row is None or against is None or _interpreted(row) or _interpreted(against):
             continue
         paired = ratio(row, against)
         if paired is None:
             continue
         text = answer.text.format(ratio=interval(paired), percent=f"{100 * paired.ratio:.0f} %", **fields)
         yield _sentence(f"{where(group.problem, group.device)}: {text}", row, against, paired)
+
+
+def _interpreted(row: Row) -> bool:
+    """A Triton kernel on a CPU ran in the interpreter: its time says nothing about the kernel."""
+    return row.record.kernel.startswith("triton_") and row.record.device.startswith("cpu")
 
 
 def _sentence(text: str, row: Row, against: Row, paired: Ratio) -> Sentence:
@@ -113,7 +118,7 @@ def _neighbourhoods(groups: Iterable[GroupRows]) -> Iterator[dict[int, Row]]:
         p = group.problem
         same = (p.batch, p.seq_len, p.kv_len, p.n_head, p.n_kv_head, p.dtype, p.causal, p.direction)
         for row in group.rows:
-            if row.median_us is not None and row.record.flops:
+            if row.median_us is not None and row.record.flops and not _interpreted(row):
                 kernels[(row.record.op, row.record.kernel, group.device, *same)][p.head_dim] = row
     return (rows for rows in kernels.values() if len(rows) > 1)
 
@@ -169,7 +174,7 @@ def _wholes(group: GroupRows) -> Iterator[tuple[Row, list[Row]]]:
     for kernel, stages in wholes:
         whole, parts = group.row(kernel), [group.row(name) for _, name in stages]
         timed = [part for part in parts if part is not None]
-        if whole is not None and len(timed) == len(parts):
+        if whole is not None and len(timed) == len(parts) and not _interpreted(whole):
             yield whole, timed
 
 

@@ -10,6 +10,8 @@ import pytest
 FOLDER = Path(__file__).parent / "interpreted"
 
 
+# The interpreter is slow, and slower on a machine that is busy with other things.
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("test_*.py")))
 def test_kernels_in_the_interpreter(file: str) -> None:
     pytest.importorskip("triton", reason="the package triton is not installed")
