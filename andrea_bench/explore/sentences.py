@@ -12,6 +12,8 @@ from andrea_bench.predict import Ratio
 # A difference below this is not worth a sentence of its own.
 NEGLIGIBLE = 0.005
 MOST_TIES = 6
+# What a thread loads at once where rows are aligned to it.
+WIDE_LOAD_BYTES = 16
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,12 @@ def _why(one: Choice, own: Choice) -> str:
         before = mine.prediction.bound_by if mine and mine.prediction else None
         if before and timing.prediction.bound_by != before:
             reasons.append(f"bound by {timing.prediction.bound_by} instead of {before}")
+    for facts in one.compiled:
+        loads = [int(width) for name in ("global_load_bytes", "async_copy_bytes") for width in facts.get(name) or ()]
+        if loads and min(loads) < WIDE_LOAD_BYTES:
+            reasons.append(f"loads of {min(loads)} bytes in {facts['kernel']} (compiled)")
+        if facts.get("spill_store_bytes"):
+            reasons.append(f"{facts['spill_store_bytes']} bytes spilled in {facts['kernel']} (compiled)")
     scores = one.problem.n_head / own.problem.n_head
     if scores != 1:
         reasons.append(f"{scores:.3g} times the scores to exponentiate")

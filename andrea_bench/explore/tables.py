@@ -60,21 +60,18 @@ def _times(setting: Setting) -> "Table":
     caption += " (m: measured)" if len(hows) > 1 else ""
     caption += "; * in the Pareto set of time, KV cache and parameters"
     table = Table(box=None, padding=(0, 1, 0, 0), caption=Text(caption, style="dim"), caption_justify="left")
-    heads = ["rank", "split", "layer", "from-to", "attention", "TFLOP/s", "% of bound", "width (waste)",
-             "waves (tail)", "binds"]  # fmt: skip
-    # The projections of one width are all the same, then a line says it.
-    several = len({one.projections_us for one in usable}) > 1
-    if several:
-        heads.insert(5, "projections")
-    for head in heads:
-        left = head in ("split", "binds")
-        table.add_column(head, justify="left" if left else "right", overflow="fold", max_width=9 if left else 10)
+    for head in ("rank", "split", "layer", "from to %", "attention", "TFLOP/s", "% of bound", "width waste",
+                 "waves tail", "binds"):  # fmt: skip
+        figures = head not in ("rank", "split", "% of bound")
+        table.add_column(
+            head, justify="left" if head in ("split", "binds") else "right", overflow="fold",
+            min_width=max(map(len, head.split())) if figures else None,
+        )  # fmt: skip
     for one in _shown(setting):
         mark = " m" if len(hows) > 1 and one.layer and one.layer.how == "measured" else ""
-        cells = [_rank(one), one.split + mark, *_figures(one)]
-        if several:
-            cells.insert(5, _us(one.projections_us))
-        table.add_row(*(Text(cell, style="bold" if one.split == setting.own else "") for cell in cells))
+        style = "bold" if one.split == setting.own else ""
+        cells = (_rank(one), one.split + mark, *_figures(one))
+        table.add_row(*(_kept(cell, style) for cell in cells))
     return table
 
 
@@ -82,6 +79,13 @@ def _shown(setting: Setting) -> list[Choice]:
     """The rows of a table: the best, and the user's own split wherever it stands."""
     usable = [one for one in setting.choices if one.reason is None]
     return usable[:MOST_ROWS] + [one for one in usable[MOST_ROWS:] if one.split == setting.own]
+
+
+def _kept(cell: str, style: str) -> "Text":
+    """A cell whose parts stay on one line."""
+    from rich.text import Text
+
+    return Text(cell.replace(" ", "\N{NO-BREAK SPACE}"), style=style)
 
 
 def _us(time_us: float | None) -> str:
@@ -98,15 +102,15 @@ def _figures(one: Choice) -> list[str]:
         if prediction.computed_width is not None:
             width = f"{prediction.computed_width}"
         if prediction.waste is not None:
-            width += f" ({prediction.waste:.0%})"
+            width += f" {prediction.waste:.0%}"
         if prediction.waves is not None:
-            waves = significant(prediction.waves)
+            waves = significant(prediction.waves, 2 if prediction.waves < 100 else 3)
         if prediction.tail_efficiency is not None:
-            waves += f" ({prediction.tail_efficiency:.0%})"
+            waves += f" {prediction.tail_efficiency:.0%}"
         binds = prediction.bound_by
     return [
         _us(layer.time_us),
-        f"{significant(layer.low_us)}-{significant(layer.high_us)}",
+        f"{100 * (layer.low_us / layer.time_us - 1):.0f} {100 * (layer.high_us / layer.time_us - 1):+.0f}",
         _us(attention.time_us if attention else None),
         significant(layer.tflops) if layer.tflops else ABSENT,
         f"{layer.percent_of_bound:.0f}" if layer.percent_of_bound else ABSENT,
@@ -120,7 +124,7 @@ def _sizes(one: Choice) -> list[str]:
     return [
         f"{one.kv_cache_bytes_per_token:,} B",
         f"{one.parameters / 1e6:.4g} M",
-        f"{one.memory_bytes / 2**20:,.4g} MiB",
+        f"{significant(one.memory_bytes / 2**20)} MiB",
     ]
 
 
@@ -130,7 +134,7 @@ def _print_sizes(console: "Console", setting: Setting) -> None:
     from rich.text import Text
 
     usable = [one for one in setting.choices if one.reason is None]
-    heads = ("KV cache per token", "attention parameters", "weights and KV cache")
+    heads = ("KV cache a token", "parameters", "weights, KV cache")
     projections = {one.projections_us for one in usable}
     if len(projections) == 1 and None not in projections:
         console.print(Text(f"of every split: both projections {duration(projections.pop())}"))
@@ -143,12 +147,14 @@ def _print_sizes(console: "Console", setting: Setting) -> None:
         return
     table = Table(box=None, padding=(0, 1, 0, 0))
     known = sorted({one.energy_how for one in usable if one.energy_how})
-    for head in ("rank", "split", *heads, "tokens/s", f"joules a layer, {' and '.join(known)}"):
+    for head in ("rank", "split", "both projec- tions", *heads, "tokens/s", f"J a layer, {' and '.join(known)}"):
         table.add_column(head, justify="left" if head == "split" else "right", overflow="fold")
     for one in _shown(setting):
         rate = f"{one.tokens_per_s:,.0f}" if one.tokens_per_s else ABSENT
         energy = significant(one.energy_joules) if one.energy_joules else ABSENT
-        table.add_row(*(Text(cell) for cell in (_rank(one), one.split, *_sizes(one), rate, energy)))
+        table.add_row(
+            *(Text(cell) for cell in (_rank(one), one.split, duration(one.projections_us), *_sizes(one), rate, energy))
+        )
     console.print(table)
 
 
