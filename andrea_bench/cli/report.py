@@ -10,7 +10,8 @@ from andrea_bench.cli.options import json_option
 from andrea_bench.errors import BadInput
 
 if TYPE_CHECKING:
-    from andrea_bench.report.content import CompiledFacts, Page
+    from andrea_bench.record import RunHead
+    from andrea_bench.report.content import Ceiling, CompiledFacts, Page
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -19,6 +20,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--facts", type=FILE, metavar="FILE", help="Facts that `inspect --save` wrote.")
+@click.option("--claims", type=FILE, metavar="FILE", help="Claims that `claims --json` wrote.")
 @click.option("--html", type=FILE, metavar="FILE", help="One file to open in a browser; it needs no network.")
 @click.option("--markdown", type=FILE, metavar="FILE", help="For a pull request: under 60,000 characters.")
 @click.option("--svg", type=FOLDER, metavar="DIR", help="The charts as SVG and PNG; --markdown then shows them.")
@@ -27,13 +29,18 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @json_option
 @click.pass_context
 def report_command(
-    context: click.Context, runs: tuple[Path, ...], facts: Path | None, as_json: bool, **given: Path | None
+    context: click.Context,
+    runs: tuple[Path, ...],
+    facts: Path | None,
+    claims: Path | None,
+    as_json: bool,
+    **given: Path | None,
 ) -> None:
     """Write what stored Runs (and Facts) say, as HTML, Markdown, pictures or tables."""
     from andrea_bench.cli.console import note, print_json
 
     outputs = {name: path for name, path in given.items() if path is not None}
-    if not runs and not facts:
+    if not runs and not facts and not claims:
         raise BadInput("report: nothing to report on: name a Run, or Facts with --facts FILE")
     if not outputs:
         raise BadInput("report: say what to write: --html, --markdown, --svg, --csv or --parquet")
@@ -43,7 +50,7 @@ def report_command(
         import shlex
 
         typed = (context.find_root().obj or {}).get("arguments", [])
-        pages, subtitle = _pages(runs, facts, shlex.join(["andrea-bench", *typed]))
+        pages, subtitle = _pages(runs, facts, claims, shlex.join(["andrea-bench", *typed]))
         written += _write_pages(pages, subtitle, outputs)
     written += _write_cells(runs, outputs)
     if as_json:
@@ -53,14 +60,16 @@ def report_command(
         note(f"wrote {file}")
 
 
-def _pages(runs: tuple[Path, ...], facts: Path | None, command: str) -> "tuple[list[Page], str]":
+def _pages(runs: tuple[Path, ...], facts: Path | None, claims: Path | None, command: str) -> "tuple[list[Page], str]":
     """The pages, and whose they are."""
     from andrea_bench.report.content import Subject
     from andrea_bench.report.pages import pages
-    from andrea_bench.report.subject import read_runs
+    from andrea_bench.report.subject import read_claims, read_runs
 
-    subject = Subject(read_runs(runs), _compiled(facts), command)
+    measured = read_runs(runs, _measured_ceiling)
+    subject = Subject(measured, _compiled(facts), command, read_claims(claims) if claims else None)
     of = [run.label for run in subject.runs] + ([f"compiled kernels ({facts.name})"] if facts else [])
+    of += [f"claims ({claims.name})"] if claims else []
     return pages(subject), "; ".join(of)
 
 
@@ -98,6 +107,21 @@ def _write_cells(runs: tuple[Path, ...], outputs: dict[str, Path]) -> Iterator[s
     for name, file in wanted.items():
         write_whole(file, as_bytes[name](runs))
         yield str(file)
+
+
+def _measured_ceiling(head: "RunHead") -> "Ceiling | None":
+    """What `calibrate` found, where it was on this Run's machine, device and number of threads."""
+    from andrea_bench.calibration import read_calibration
+    from andrea_bench.environment import differences
+    from andrea_bench.report.content import Ceiling
+
+    found = read_calibration()
+    if found is None or found.ceilings.threads != head.protocol.get("threads"):
+        return None
+    if found.device != head.environment.get("device") or differences(found.environment, head.environment):
+        return None
+    source = f"calibrate on {found.measured_at[:10]}"
+    return Ceiling(source, found.ceilings.matmul_tflops, found.ceilings.copy_gb_per_s)
 
 
 def _compiled(path: Path | None) -> "CompiledFacts | None":

@@ -52,7 +52,8 @@ def lines(values: Values, x: str, y: str, *, zero: bool) -> alt.TopLevelMixin:
     """A line for each series with intervals. Each value: series, x, value, low, high, about."""
     names = list(dict.fromkeys(v["series"] for v in values))
     base = alt.Chart(alt.Data(values=list(values)))
-    across = alt.X("x:Q", title=x, scale=alt.Scale(zero=False, nice=False, padding=12))
+    whole = alt.Axis(tickMinStep=1, format="d")
+    across = alt.X("x:Q", title=x, axis=whole, scale=alt.Scale(zero=False, nice=False, padding=12))
     colour = alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend())
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=zero))
     line = base.mark_line(strokeWidth=1.5).encode(x=across, y=up, color=colour)
@@ -62,6 +63,24 @@ def lines(values: Values, x: str, y: str, *, zero: bool) -> alt.TopLevelMixin:
         x=across, y=up, color=colour, shape=shape, description="about:N"
     )
     return _styled((line + span + point).properties(width=WIDTH, height=280))
+
+
+def roofline(points: Values, roofs: Values, x: str, y: str) -> alt.TopLevelMixin:
+    """Points under lines, both axes logarithmic. Each point: series, x, value, about; of roofs: ceiling, x, value."""
+    names = list(dict.fromkeys(v["series"] for v in points))
+    log = alt.Scale(type="log", nice=False, padding=16)
+    across, up = alt.X("x:Q", title=x, scale=log), alt.Y("value:Q", title=y, scale=log)
+    drawn = alt.Chart(alt.Data(values=list(points))).mark_point(filled=True, size=55, opacity=0.9)
+    layers: list[Any] = [drawn.encode(
+        x=across, y=up, description="about:N",
+        color=alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend()),
+        shape=alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend()),
+    )]  # fmt: skip
+    if roofs:
+        line = alt.Chart(alt.Data(values=list(roofs))).mark_line(color="currentColor", interpolate="linear")
+        dashes = alt.StrokeDash("ceiling:N", title="ceilings", legend=_legend())
+        layers.append(line.encode(x=across, y=up, strokeDash=dashes))
+    return _styled(alt.layer(*layers).properties(width=WIDTH, height=300))
 
 
 def heat(values: Values, x: str, y: str, unit: str, *, around_one: bool) -> alt.TopLevelMixin:

@@ -15,13 +15,24 @@ if TYPE_CHECKING:
 
 # ---- in ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
+class Ceiling:
+    """What a machine can reach at best. source: who says so. tflops: of matrix products, by dtype."""
+
+    source: str
+    tflops: dict[str, float]
+    gb_per_s: float | None
+
+
+@dataclass(frozen=True)
 class MeasuredRun:
-    """A Run with its rows and answers. label: how the report calls it, unlike any other of its Runs."""
+    """A Run with its rows and answers, and the ceilings of its machine that are known, measured ones first.
+    label: how the report calls it, unlike any other of its Runs."""
 
     label: str
     head: RunHead
     groups: list[GroupRows]
     answers: list[Sentence]
+    ceilings: list[Ceiling] = field(default_factory=list)
 
     def rows(self) -> list[Row]:
         return [row for group in self.groups for row in group.rows]
@@ -44,11 +55,13 @@ class CompiledFacts:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is about. command: the one that made the report, as typed."""
+    """What a report is about. command: the one that made the report, as typed. claims: as `claims --json` has
+    them; None where none were given."""
 
     runs: list[MeasuredRun]
     facts: CompiledFacts | None
     command: str
+    claims: list[dict[str, Any]] | None = None
 
 
 # ---- out ---------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from andrea_bench.cli.main import main
+from andrea_bench.hardware import find_gpu
 from andrea_bench.report.content import Chart, Subject
 from andrea_bench.report.html import embedded, html
 from andrea_bench.report.markdown import MOST_CHARACTERS, markdown
@@ -55,7 +56,7 @@ def changed_run(folder: Path, change: Change | None = None, head: dict[str, Any]
 
 
 def made(*runs: Path) -> list[Any]:
-    return pages(Subject(read_runs(runs), None, "andrea-bench report run_fake"))
+    return pages(Subject(read_runs(runs, lambda head: None), None, "andrea-bench report run_fake"))
 
 
 class Tags(HTMLParser):
@@ -232,7 +233,7 @@ def test_runs_at_the_edge_render(name: str, tmp_path: Path) -> None:
 def test_machines_and_revisions_are_told_apart(tmp_path: Path) -> None:
     other = changed_run(tmp_path / "other", None, {"host": "other-host"})
     again = changed_run(tmp_path / "again", None, {"host": "other-host"})
-    assert len({run.label for run in read_runs([RUN, other, again])}) == 3
+    assert len({run.label for run in read_runs([RUN, other, again], lambda head: None)}) == 3
     text = markdown(made(RUN, other, again), "three", {})
     assert text.count("bench-host") > 3 and text.count("other-host") > 3
     names = [part.name for page in made(RUN, other, again) for part in page.parts if isinstance(part, Chart)]
@@ -246,6 +247,44 @@ def test_facts_alone_render(tmp_path: Path) -> None:
     text = markdown_file.read_text(encoding="utf-8")
     assert "Structure of the compiled kernels" in text and "rtx\\_4090" in text
     assert "waste-rtx-4090" in html_file.read_text(encoding="utf-8")
+
+
+def test_claims_are_a_table_of_findings(tmp_path: Path) -> None:
+    claim = {
+        "id": "tile-72", "statement": "<b>72</b> does not fit", "finding": "not_testable_here", "condition": "a GPU",
+        "evidence": [{"on": "rtx_4090", "how": "compiled", "finding": "fails", "text": "80 | wide", "numbers": {}}],
+    }  # fmt: skip
+    stored, file = tmp_path / "claims.json", tmp_path / "claims.md"
+    stored.write_text(json.dumps({"run": None, "claims": [claim]}))
+    assert main(["report", "--claims", str(stored), "--markdown", str(file)]) == 0
+    text = file.read_text(encoding="utf-8")
+    assert "| tile-72 | \\<b\\>72\\</b\\> does not fit | not testable here | a GPU |" in text
+    assert "| tile-72 | rtx\\_4090 | compiled | fails | 80 \\| wide |  |" in text
+    stored.write_text("{}")
+    assert main(["report", "--claims", str(stored), "--markdown", str(file)]) == 2
+
+
+def test_a_catalogued_gpu_is_the_ceiling(tmp_path: Path) -> None:
+    def on_gpu(record: dict[str, Any]) -> None:
+        record["device"] = "cuda"
+        record["problem"]["dtype"] = "bfloat16"
+
+    run = changed_run(tmp_path / "run", on_gpu, {"device": "cuda", "gpu": {"name": "NVIDIA GeForce RTX 4090"}})
+    gpu = find_gpu("rtx_4090")
+    peak, bandwidth = gpu.peak_tflops("bfloat16"), gpu.memory_bandwidth_gb_per_s
+    assert peak and bandwidth
+    page = next(page for page in made(run) if page.name == "roofline")
+    chart = next(part for part in page.parts if isinstance(part, Chart))
+    assert "the catalogue (rtx_4090)" in chart.about
+    row = next(row for row in chart.data.rows if row[1] == "five_steps")
+    group = next(g for g in group_rows(read_run(run).records) if g.row("five_steps"))
+    whole = group.row("five_steps")
+    assert whole and whole.tflops
+    limit = min(peak, bandwidth * whole.record.flops / whole.record.min_bytes / 1e3)
+    assert row[5] == f"{100 * whole.tflops / limit:.1f} %"
+    # The split's share is of the peak alone.
+    split = next(page for page in made(run) if page.name == "splits").parts[0]
+    assert isinstance(split, Chart) and all(line[5].endswith(" %") for line in split.data.rows)
 
 
 def test_ten_thousand_records_stay_small_and_markdown_fits(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from andrea_bench.report.content import Page, Subject
 from andrea_bench.report.pages.alignment import alignment
 from andrea_bench.report.pages.answers import answers_first
+from andrea_bench.report.pages.claims import claims
 from andrea_bench.report.pages.fusing import fusing
 from andrea_bench.report.pages.machine import machine
+from andrea_bench.report.pages.roofline import roofline
 from andrea_bench.report.pages.rows import all_rows
 from andrea_bench.report.pages.splits import splits
 from andrea_bench.report.pages.stages import stages
@@ -19,7 +21,9 @@ PAGES: tuple[Callable[[Subject], Page], ...] = (
     splits,
     alignment,
     stages,
+    roofline,
     structure,
+    claims,
     all_rows,
 )
 

@@ -7,6 +7,7 @@ from andrea_bench.report.content import Heading, MeasuredRun, Page, Part, Said, 
 from andrea_bench.report.rows import Row
 
 MOST = 6
+MOST_OTHERS = 300
 # What a reader asks first: (suite, kernel, against).
 FIRST = (
     ("projection", "fused_qkv", "per_head_loop"),
@@ -32,7 +33,10 @@ def answers_first(subject: Subject) -> Page:
         parts += [Said(f"{_sentence(s)}{_doubt(run, s)}", tuple(s.cell_ids)) for s in first]
         rest = [s for s in run.answers if all(s is not one for one in first)]
         if rest:
-            parts.append(Table("All other answers", ("answer",), [(_sentence(s),) for s in rest], folded=True))
+            cut = f" (the first {MOST_OTHERS} of {len(rest)}; `show --json` has all)"
+            more = cut if len(rest) > MOST_OTHERS else ""
+            others = [(_sentence(s),) for s in rest[:MOST_OTHERS]]
+            parts.append(Table(f"All other answers{more}", ("answer",), others, folded=True))
     if not parts:
         return Page("answers", title, absent="no pair of kernels that a suite compares has times")
     intro = "Measured. A ratio is time over time, paired sample by sample, with its 95 % interval: below 1 is faster."

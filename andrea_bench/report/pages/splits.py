@@ -4,14 +4,13 @@ import itertools
 from typing import Any
 
 from andrea_bench.errors import BadInput
-from andrea_bench.hardware import match_device_name
 from andrea_bench.models import find_model
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, Heading, MeasuredRun, Page, Part, Subject, Table
 from andrea_bench.report.pages.marks import about, anchor
 from andrea_bench.report.rows import Row
-from andrea_bench.report.words import ABSENT, duration, rate, significant
+from andrea_bench.report.words import ABSENT, duration, percent, rate, significant
 
 SUITES = ("attention", "layer", "projection", "output", "decode")
 MOST_MAPS = 8
@@ -55,11 +54,13 @@ def _maps(run: MeasuredRun, number: int) -> list[Part]:
 
 def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple[int, int], Row], name: str) -> Chart:
     suite, op, device, one = key
-    chosen, ceiling = _chosen(run), _ceiling(run, device, one.dtype)
+    chosen = _chosen(run)
+    known = next((c for c in run.ceilings if one.dtype in c.tflops), None)
+    ceiling = known.tflops[one.dtype] if known else None
     values: list[dict[str, Any]] = []
     table = []
     for (n_head, head_dim), row in sorted(cells.items()):
-        share = f"{100 * row.tflops / ceiling:.0f} %" if ceiling and row.tflops else ABSENT
+        share = percent(row.tflops / ceiling) if ceiling and row.tflops else ABSENT
         mark = (n_head, head_dim) == chosen
         values.append({
             "x": head_dim, "y": n_head, "value": row.tflops, "chosen": mark, "about": about(row),
@@ -71,7 +72,9 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
         f"{op} ({suite}), width {one.d_model}: batch {one.batch}, seq_len {one.seq_len}, {one.dtype}, "
         f"{one.direction}, {device}"
     )
-    top = f"percent of the catalogue's peak, {significant(ceiling)} TFLOP/s" if ceiling else "no ceiling is known here"
+    top = "no ceiling is known here"
+    if known and ceiling:
+        top = f"percent of the ceiling, {significant(ceiling)} TFLOP/s by {known.source}"
     return Chart(
         name,
         title,
@@ -94,12 +97,3 @@ def _chosen(run: MeasuredRun) -> tuple[int, int]:
     except (BadInput, OSError):  # a config.json that isn't here
         return (0, 0)
     return problem.n_head, problem.head_dim
-
-
-def _ceiling(run: MeasuredRun, device: str, dtype: str) -> float | None:
-    """The catalogue's peak of the GPU that was measured; None on a CPU or where it isn't catalogued."""
-    if not device.startswith("cuda"):
-        return None
-    name = (run.head.environment.get("gpu") or {}).get("name")
-    gpu = match_device_name(name) if name else None
-    return gpu.peak_tflops(dtype) if gpu else None
