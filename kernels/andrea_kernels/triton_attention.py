@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from andrea_bench.errors import Unsupported
 from andrea_bench.kernel import Candidate, TritonLaunch, Work, kernel
 from andrea_bench.problem import Problem
+from andrea_kernels.devices import architecture as architecture_of
 from andrea_kernels.flash import launch, tiles
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, Call, Launch
 
@@ -102,7 +103,7 @@ def _prepare(problem: Problem, inputs: Mapping[str, Tensor], variant: str) -> Wo
     from andrea_kernels.flash import function
 
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
-    found = function.architecture(q.device)
+    found = architecture_of(q.device)
     if found < LOWEST_ARCHITECTURE:
         raise Unsupported(f"needs compute capability 8.0 or newer, not {found // 10}.{found % 10}")
     function.check(q, k, v, variant)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from andrea_bench.errors import Unsupported
 from andrea_bench.kernel import TritonLaunch, Work, kernel
 from andrea_bench.problem import ELEMENT_BYTES, Problem
+from andrea_kernels.devices import architecture as architecture_of
+from andrea_kernels.devices import interpreted
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, LOG2_E, SIXTEEN_BYTES, Strides, contiguous_strides
 from andrea_kernels.flash.tiles import computed_width, parts
 
@@ -168,7 +170,7 @@ def prepare_decode(
     from andrea_kernels.flash import function
 
     function.check(q, k, v, "exact")
-    architecture = function.architecture(q.device)
+    architecture = architecture_of(q.device)
     (batch, n_head, seq_len, head_dim), (_, n_kv_head, kv_len, _) = q.shape, k.shape
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if out.numel() == 0 or kv_len == 0:
@@ -181,7 +183,7 @@ def prepare_decode(
         strides={name: function.outer_strides(t) for name, t in (("q", q), ("k", k), ("v", v))},
         architecture=architecture,
         sms=torch.cuda.get_device_properties(q.device).multi_processor_count if on_gpu else 1,
-        splits=splits, emulate_bf16=function.interpreted() and q.dtype == torch.bfloat16,
+        splits=splits, emulate_bf16=interpreted() and q.dtype == torch.bfloat16,
     ).arguments()  # fmt: skip
     partial = out
     if made.splits > 1:
@@ -267,9 +269,8 @@ def _partial_bytes(problem: Problem) -> int:
 )  # fmt: skip
 def triton_decode(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """Attention of a few queries in Triton, split over the keys and put together by a second launch."""
-    from andrea_kernels.flash import function
 
-    found = function.architecture(inputs["q"].device)
+    found = architecture_of(inputs["q"].device)
     if found < LOWEST_ARCHITECTURE:
         raise Unsupported(f"needs compute capability 8.0 or newer, not {found // 10}.{found % 10}")
     run = prepare_decode(inputs["q"], inputs["k"], inputs["v"], causal=problem.causal, tf32=problem.dtype == "tf32")

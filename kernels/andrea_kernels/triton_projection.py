@@ -91,7 +91,7 @@ def _project_out(heads: Tensor, w_o: Tensor, *, tf32: bool) -> Tensor:
 
 
 def _require_architecture(tensor: Tensor) -> None:
-    from andrea_kernels.projection.function import architecture
+    from andrea_kernels.devices import architecture
 
     found = architecture(tensor.device)
     if found < LOWEST_ARCHITECTURE:

@@ -1,6 +1,5 @@
 """Attention on tensors: arguments checked, tensors allocated, launches made."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,14 +7,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from andrea_kernels.devices import architecture, interpreted
 from andrea_kernels.flash import launch
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, VARIANTS, Call
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 # Blocks in y and z of a launch (CUDA programming guide, technical specifications).
 LARGEST_GRID = 65535
-# The interpreter has no architecture; any will do, and 8.0 has a row for all.
-INTERPRETED_ARCHITECTURE = 80
 
 
 def attention(
@@ -121,19 +119,6 @@ def outer_strides(tensor: Tensor) -> launch.Strides:
         )
     )
     return batch, head, row
-
-
-def interpreted() -> bool:
-    """Whether the kernels run in Triton's interpreter, on CPU tensors."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def architecture(device: torch.device) -> int:
-    """Compute capability of the tensors' GPU: 89 for 8.9."""
-    if device.type != "cuda":
-        return INTERPRETED_ARCHITECTURE
-    major, minor = torch.cuda.get_device_capability(device)
-    return 10 * major + minor
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, variant: str) -> None:

@@ -5,19 +5,17 @@ and there is nothing to fuse but a copy of the upstream gradients.
 """
 
 import contextlib
-import os
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from andrea_kernels.devices import architecture, interpreted
 from andrea_kernels.projection import launch
 from andrea_kernels.projection.launch import Launch, Sizes
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-# The interpreter has no architecture; any will do.
-INTERPRETED_ARCHITECTURE = 80
 
 
 class QkvProjection(torch.autograd.Function):
@@ -113,19 +111,6 @@ def _run(made: Launch, sizes: Sizes, tensors: dict[str, Tensor], out: Tensor) ->
         )  # fmt: skip
     if written is not out:
         out.copy_(written)
-
-
-def interpreted() -> bool:
-    """Whether the kernels run in Triton's interpreter, on CPU tensors."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def architecture(device: torch.device) -> int:
-    """Compute capability of the tensors' GPU: 89 for 8.9."""
-    if device.type != "cuda":
-        return INTERPRETED_ARCHITECTURE
-    major, minor = torch.cuda.get_device_capability(device)
-    return 10 * major + minor
 
 
 def check(tensors: dict[str, tuple[Tensor, int]]) -> None:

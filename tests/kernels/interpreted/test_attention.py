@@ -302,7 +302,7 @@ def test_random_cases(
 
 
 def attention_is_interpreted() -> bool:
-    from andrea_kernels.flash.function import interpreted
+    from andrea_kernels.devices import interpreted
 
     return interpreted()
 
