@@ -103,6 +103,8 @@ class Worker:
             self.start()
         assert self._process is not None
         assert self._process.stdin is not None
+        # What a Task before left there must not be taken for a kernel of this one.
+        os.pwrite(self._pulse.fileno(), PULSE.pack(0, 0), 0)
         try:
             self._process.stdin.write(msgspec.json.encode(task) + b"\n")
             self._process.stdin.flush()

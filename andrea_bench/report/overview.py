@@ -17,8 +17,13 @@ from andrea_bench.store import RECORDS
 # Above this size of records.jsonl, `show` gives the overview unless all tables are asked for.
 LARGE_BYTES = 64 * 2**20
 # What the overview needs of a Record; polars skips the rest.
-COLUMNS = {"suite": pl.String, "kernel": pl.String, "device": pl.String, "status": pl.String,
-           "samples_us": pl.List(pl.Float64)}  # fmt: skip
+COLUMNS: dict[str, pl.DataType] = {
+    "suite": pl.String(),
+    "kernel": pl.String(),
+    "device": pl.String(),
+    "status": pl.String(),
+    "samples_us": pl.List(pl.Float64()),
+}
 
 
 def is_large(folder: Path) -> bool:
