@@ -259,14 +259,14 @@ def load_function(spec: str) -> Callable[..., Any]:
     path = Path(path_text)
     if not path.is_file():
         raise BadInput(f"{spec}: there is no file {path}")
-    module_name = f"andrea_user_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=6).hexdigest()}"
+    module_name = f"andrea_user_{hashlib.blake2b(os.fsencode(path.resolve()), digest_size=6).hexdigest()}"
     spec_of_module = importlib.util.spec_from_file_location(module_name, path)
     assert spec_of_module is not None
     assert spec_of_module.loader is not None
     module = importlib.util.module_from_spec(spec_of_module)
     try:
         spec_of_module.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{path}: can't be imported: {type(error).__name__}: {error}") from error
     function = getattr(module, function_name, None)
     if not callable(function):

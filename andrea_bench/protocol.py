@@ -18,7 +18,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     news a kernel counts as hung and its process is killed. cache: `cold` flushes the L2 (CUDA) or twice the
     last-level cache (CPU) before each sample, outside the timed region. threads: of each measuring process
     on a CPU. processes: fresh processes over which the samples are spread. seed: of inputs and order.
-    energy_window_s: on a GPU, seconds for which each kernel runs back to back, after its samples, to count its energy; 0: not counted.
+    energy_window_s: on a GPU, seconds for which each kernel runs back to back, after its samples, to count its
+    energy; 0: not counted.
     """
 
     warmup_rounds: int = 2
@@ -41,6 +42,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("target", "time_limit_s", "kernel_limit_s"):
             if not 0 < getattr(self, name) < 1e9:
                 raise BadInput(f"{name} {getattr(self, name)} is not a positive number")
+        if not 0 <= self.seed < 2**63:
+            raise BadInput(f"seed {self.seed} is not in 0 to 2**63 - 1")
         if not 0 <= self.energy_window_s < 1e6:
             raise BadInput(f"energy_window_s {self.energy_window_s} is no number of seconds")
         if self.max_samples < self.min_samples:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+LEAST_COLUMNS = 20
+
+
 def console() -> "Console":
     """The console of stdout: as wide as the terminal, 80 columns in a pipe, plain under NO_COLOR, TERM=dumb
     or a pipe, ASCII where the encoding has no box characters."""
@@ -31,8 +34,16 @@ def _console(stream: Any) -> "Console":
     # A character that the encoding lacks must not cut a report in half.
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace" if _is_utf(stream) else "backslashreplace")
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else 80
-    return Console(file=stream, width=width, highlight=False, emoji=False, safe_box=True)
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            # rich would end the process with 1, which is a regression here; a reader that left is no error.
+            raise BrokenPipeError
+
+    columns = os.environ.get("COLUMNS", "")
+    asked = int(columns) if columns.isdigit() and int(columns) >= LEAST_COLUMNS else None
+    width = asked or (None if stream.isatty() else 80)
+    return Plain(file=stream, width=width, highlight=False, emoji=False, safe_box=True)
 
 
 def _is_utf(stream: Any) -> bool:

@@ -47,6 +47,9 @@ def andrea_bench_command(debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code of the contract (see DESIGN.md section 4.1)."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    # Started with standard output closed: what would be printed goes nowhere.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     # Texts from the machine (host names, paths) may hold bytes that are no UTF-8.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -74,6 +77,16 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         _say(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if debug:
+            raise
+        _say(f"needs the package {error.name}, which is not installed; pip install 'andrea-bench[dev]' brings all")
+        return 4
+    except UnicodeEncodeError as error:
+        if debug:
+            raise
+        _say(f"the encoding {error.encoding} of this locale can't hold a text that was given; set PYTHONUTF8=1")
+        return 2
     except OSError as error:
         if debug:
             raise

@@ -88,14 +88,14 @@ def device_option(function: Command) -> Command:
 def resolve_device(device: str | None) -> str:
     """The device asked for, or the default. Looks for a GPU without importing torch or touching CUDA."""
     if device is None:
-        return "cuda" if _nvidia_device_nodes() else "cpu"
+        return "cuda" if nvidia_device_nodes() else "cpu"
     kind, _, index = device.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or (kind == "cpu" and index):
         raise BadInput(f"--device {device}: is none of cpu, cuda, cuda:N")
     return device
 
 
-def _nvidia_device_nodes() -> bool:
+def nvidia_device_nodes() -> bool:
     """Whether the NVIDIA driver offers a device here (its device files, or WSL's)."""
     import os
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from andrea_bench.axes import AxisRequest
-from andrea_bench.cli.options import axis_options, device_option, json_option, resolve_device
+from andrea_bench.cli.options import axis_options, device_option, json_option, nvidia_device_nodes, resolve_device
 from andrea_bench.errors import BadInput
 
 SHOWN = 50
@@ -26,10 +26,12 @@ def plan_command(
 ) -> None:  # fmt: skip
     """Show what a sweep would measure, without measuring."""
     from andrea_bench import plan as planning
-    from andrea_bench.cli.console import print_json
+    from andrea_bench.cli.console import note, print_json
     from andrea_bench.cli.sweep import kernel_names, protocol_for
 
     device = resolve_device(device or config.get("device"))
+    if device.startswith("cuda") and not nvidia_device_nodes():
+        note("no NVIDIA GPU here: planned as for one")
     names = suites or tuple(config.get("suites", ()))
     protocol = protocol_for(device, names, processes=processes)
     memory_bytes = parse_size(memory) if memory else planning.available_memory_bytes(device)

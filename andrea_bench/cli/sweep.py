@@ -49,8 +49,10 @@ def sweep_command(
     from andrea_bench.measure.sweep import Sweep
     from andrea_bench.plan import available_memory_bytes, make_plan
 
-    if resume and not replayed and not suites and request == AxisRequest():
-        return _replay(resume, ["--json"] * as_json + ["--strict"] * strict)
+    if resume and not replayed:
+        if suites or kernels or request != AxisRequest() or config:
+            raise BadInput("--resume goes on with the Run's own suites, axes and kernels; leave them away")
+        return _replay(resume)
     device = resolve_device(device or config.get("device"))
     names = suites or tuple(config.get("suites", ()))
     protocol = protocol_for(device, names, **timing)
@@ -75,15 +77,28 @@ def _arguments() -> list[str]:
     return given
 
 
-def _replay(folder: Path, more: list[str]) -> int:
+# Options that --resume takes from its own command line: if they differ from the Run's, it says so.
+OWN_OPTIONS = {
+    "cache": "--cache", "seed": "--seed", "processes": "--processes", "min_samples": "--min-samples",
+    "target": "--target", "time_limit_s": "--time-limit", "kernel_limit_s": "--kernel-limit", "device": "--device",
+    "energy_window_s": "--energy",
+}  # fmt: skip
+OWN_FLAGS = {"graph": "--graph", "strict": "--strict", "as_json": "--json", "fake_clock": "--fake-clock"}
+
+
+def _replay(folder: Path) -> int:
     """Go on with the sweep whose arguments the Run holds: --resume alone means the same suites and axes."""
     from andrea_bench.store import read_head, run_folder
 
     stored = read_head(run_folder(folder)).arguments
     kept = _without_option(stored[stored.index("sweep") + 1 :] if "sweep" in stored else [], "--out", "--resume")
     kept = [argument for argument in kept if argument not in ("--json", "--strict", "--replayed")]
-    arguments = [*kept, "--resume", str(folder), "--replayed", *more]
     context = click.get_current_context()
+    from_here = click.core.ParameterSource.COMMANDLINE
+    given = [name for name in context.params if context.get_parameter_source(name) == from_here]
+    own = [text for name in given if name in OWN_OPTIONS for text in (OWN_OPTIONS[name], str(context.params[name]))]
+    own += [OWN_FLAGS[name] for name in given if name in OWN_FLAGS]
+    arguments = [*kept, *own, "--resume", str(folder), "--replayed"]
     result: int = sweep_command.main(arguments, standalone_mode=False, obj=context.find_root().obj)
     return result
 

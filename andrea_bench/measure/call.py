@@ -51,7 +51,9 @@ class Prepared:
     def outputs_and_gradients(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...] | None]:
         """The Op's output tensors and its inputs' gradients, as the timed call makes them. Not timed."""
         if not self.with_gradients:
-            return self.work.canonical(self.call()), None
+            result = self.call()
+            _flat(result)
+            return self.work.canonical(result), None
         with torch.no_grad():
             outputs = self.work.canonical(self.work.run())
         gradients = self.call()
@@ -62,4 +64,6 @@ def _flat(result: Any) -> list[Tensor]:
     """The tensors of a kernel's result: a tensor, or (nested) tuples and lists of them."""
     if isinstance(result, Tensor):
         return [result]
+    if not isinstance(result, tuple | list):
+        raise TypeError(f"the kernel returned {type(result).__name__}, not a tensor or several")
     return [tensor for one in result for tensor in _flat(one)]

@@ -38,6 +38,18 @@ class Expected:
     covers: str
     tolerance: float = 0.0
 
+    def wrong_shape(self, outputs: tuple[Tensor, ...]) -> str | None:
+        """How outputs differ from the Op's in number or shape; None where they don't."""
+        if len(outputs) != len(self.outputs):
+            return f"{len(outputs)} output tensors, not {len(self.outputs)}"
+        for got, wanted in zip(outputs, self.outputs, strict=True):
+            shape = list(wanted.shape)
+            if self.rows is not None:
+                shape[-2] = got.shape[-2] if got.dim() == wanted.dim() else shape[-2]
+            if list(got.shape) != shape:
+                return f"an output of shape {tuple(got.shape)}, not {tuple(shape)}"
+        return None
+
     def error(self, outputs: tuple[Tensor, ...], gradients: tuple[Tensor, ...] | None) -> float:
         """The largest relative error of a kernel's (whole) outputs and gradients."""
         if self.rows is not None:

@@ -116,12 +116,15 @@ def _make_ready(
     prepared = Prepared(kernel, problem, inputs[kernel.op], seed=seed)
     outputs, gradients = prepared.outputs_and_gradients()
     cell.record.compile_seconds = time.perf_counter() - started
+    if wrong := references[reference].wrong_shape(outputs):
+        cell.fail("wrong", wrong)
+        return
     error = references[reference].error(outputs, gradients)
     cell.record.relative_error = error if error < float("inf") else None
     cell.record.tolerance = references[reference].tolerance
     cell.record.reference = references[reference].covers
     if not error <= references[reference].tolerance:
-        shown = f"{error:.2e}" if error < float("inf") else "not finite, or of another shape"
+        shown = f"{error:.2e}" if error < float("inf") else "not finite"
         cell.fail("wrong", f"relative error {shown}, tolerance {references[reference].tolerance:.2e}")
         return
     del outputs, gradients

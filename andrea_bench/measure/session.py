@@ -97,6 +97,9 @@ class Worker:
             self.facts = self._next(START_LIMIT_S)
         except Lost as error:
             raise EnvironmentUnfit(f"the measuring process did not start: {error.reason}") from None
+        if self.facts["event"] == "unfit":
+            self.close()
+            raise EnvironmentUnfit(self.facts["reason"])
 
     def run(self, task: Task, progress: Progress) -> list[Record]:
         if self._process is None:

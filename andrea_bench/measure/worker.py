@@ -39,6 +39,9 @@ def main() -> None:
 
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
+    if device.startswith("cuda") and (reason := _cuda_reason(device)):
+        _say(answers, event="unfit", reason=reason)
+        return
     uuid, pci_bus_id = gpu_identity(device)
     _say(answers, event="ready", allocator=allocator, threads=threads, gpu_uuid=uuid, gpu_pci_bus_id=pci_bus_id)
 
@@ -79,6 +82,17 @@ def _use_tf32(wanted: bool) -> None:
 
     torch.backends.cuda.matmul.allow_tf32 = wanted
     torch.backends.cudnn.allow_tf32 = wanted
+
+
+def _cuda_reason(device: str) -> str | None:
+    """Why torch can't use this CUDA device, in a line; None where it can."""
+    import torch
+
+    try:
+        torch.cuda.get_device_properties(device)
+    except (AssertionError, RuntimeError, ValueError) as error:
+        return f"torch {torch.__version__} can't use {device}: {' '.join(str(error).split())[:200]}"
+    return None
 
 
 def gpu_identity(device: str) -> tuple[str | None, str | None]:

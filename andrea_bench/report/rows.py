@@ -3,6 +3,7 @@
 All derived on reading; plain Python, so that a machine without polars shows its sweep's tables.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -71,6 +72,10 @@ def group_rows(records: Iterable[Record]) -> list[GroupRows]:
 
 def _row(record: Record) -> Row:
     if record.status not in TIMED or not record.samples_us:
+        return Row(record)
+    if not all(0 < us < math.inf for us in record.samples_us):
+        # Written by something else: nothing follows from such samples.
+        record.reason = record.reason or "its samples are not all positive numbers"
         return Row(record)
     low, high = median_interval(record.samples_us)
     return Row(record, median(record.samples_us), low, high)

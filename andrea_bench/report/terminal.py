@@ -15,6 +15,7 @@ from andrea_bench.report.words import ABSENT, duration, interval, rate
 from andrea_bench.suite import find_suite
 
 MOST_ANSWERS = 40
+NARROW = 64  # columns; below it the tables leave spread and rate away
 STATUS_STYLE = {"ok": "", "throttled": "yellow", "wrong": "bold red", "error": "red", "timeout": "red"}
 
 
@@ -26,7 +27,7 @@ def print_groups(console: Console, groups: Sequence[GroupRows]) -> None:
         console.print(_suite_title(suite))
         for group in members:
             if any(row.median_us is not None for row in group.rows):
-                console.print(_table(group))
+                console.print(_table(group, narrow=console.width < NARROW))
                 if "misaligned" in group.problem.alignment():
                     console.print(Text(f"  {group.problem.alignment()}", style="dim"))
                 _print_doubts(console, group)
@@ -45,14 +46,15 @@ def _suite_title(name: str) -> Text:
         return Text(name, "bold")
 
 
-def _table(group: GroupRows) -> Table:
+def _table(group: GroupRows, *, narrow: bool = False) -> Table:
     table = Table(title=Text(f"{group.problem.label()} on {group.device}"), title_justify="left", box=None)
     table.add_column("kernel", overflow="fold", min_width=16)
-    for head in ("time", "+-", "to baseline", "rate"):
+    for head in ("time", "to baseline") if narrow else ("time", "+-", "to baseline", "rate"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in group.rows:
         if row.median_us is not None:
-            table.add_row(*_cells(row))
+            name, time, spread, ratio, rate_text = _cells(row)
+            table.add_row(name, time, ratio) if narrow else table.add_row(name, time, spread, ratio, rate_text)
     return table
 
 

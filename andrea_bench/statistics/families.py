@@ -29,6 +29,8 @@ def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[fl
     All have the level that belongs to the number of rejections, as intervals of selected parameters need it
     (Benjamini and Yekutieli 2005)."""
     count = len(p_values)
+    if count == 0:
+        return []
     rejected = 0
     for rank, p_value in enumerate(sorted(p_values), 1):
         if p_value <= rate * rank / count:

@@ -115,6 +115,7 @@ def test_wrong_usage_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) 
         (["sweep", "--graph", "--device", "cpu"], "--graph needs a CUDA device"),
         (["sweep", "--kernel", "nowhere.py:f", "attention"], "there is no file nowhere.py"),
         (["plan", "-a", "batch=1:2000000"], "at most 1,000,000"),
+        (["sweep", "--seed", "99999999999999999999"], "seed 99999999999999999999 is not in 0 to"),
         (["show", "absent"], "absent: there is no such Run"),
     ]
     for arguments, says in wrong:
@@ -143,8 +144,10 @@ def test_a_second_sweep_into_the_folder_is_refused(capsys: pytest.CaptureFixture
 
 def test_resume_refuses_another_protocol(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "output", *TINY, *OUTPUT_KERNELS, "--fake-clock", "--out", "run"]) == 0
-    assert main(["sweep", "output", *TINY, *OUTPUT_KERNELS, "--cache", "cold", "--fake-clock", "--resume", "run"]) == 2
+    assert main(["sweep", "--cache", "cold", "--resume", "run"]) == 2
     assert "cache 'warm' there, 'cold' here" in capsys.readouterr().err
+    assert main(["sweep", "--where", "n_head == 2", "--resume", "run"]) == 2
+    assert "--resume goes on with the Run's own suites" in capsys.readouterr().err
 
 
 def test_a_closed_pipe_is_no_error() -> None:
