@@ -83,10 +83,13 @@ def _row(record: Record) -> Row:
 
 def _add_ratios(group: GroupRows) -> None:
     baseline = group.row(_baseline(group.suite))
-    for row in group.rows if baseline else ():
-        same_op = baseline is not None and row.record.op == baseline.record.op
-        if row.median_us is not None and row is not baseline and same_op:
-            row.to_baseline = ratio(row, baseline)  # type: ignore[arg-type]
+    if baseline is None:
+        return
+    for row in group.rows:
+        # Only what does the same work is compared: not a stage with the whole, nor a copy with an attention.
+        same_work = row.record.op == baseline.record.op and row.record.flops == baseline.record.flops
+        if row.median_us is not None and row is not baseline and same_work:
+            row.to_baseline = ratio(row, baseline)
 
 
 def _baseline(suite: str) -> str:
