@@ -16,6 +16,7 @@ DIFFER = {"gpt-j-6b": -2_498_560, "stablelm-base-alpha-3b": -1_204_224}
 TOTALS = {
     "gpt2": 124_439_808,
     "pythia-410m": 405_334_016,
+    "pythia-1b": 1_011_781_632,
     "gpt-j-6b": 6_050_882_784,
     "gpt-neo-2.7b": 2_651_307_520,
     "opt-125m": 125_239_296,
@@ -111,6 +112,7 @@ def test_every_stored_configuration_is_tested() -> None:
         ("gpt2", "gpt-2-small"), ("pythia-410m", "pythia-410m"), ("llama-3-8b", "llama-3-8b"), ("phi-2", "phi-2"),
         ("qwen3-4b", "qwen3-4b"), ("gemma-7b", "gemma-7b"), ("opt-125m", "opt-125m"), ("falcon-7b", "falcon-7b-tied"),
         ("bloom-560m", "bloom-560m"), ("gpt-j-6b", "gpt-j-6b"), ("gpt-neo-2.7b", "gpt-neo-2-7b"),
+        ("pythia-1b", "pythia-1b"),
     ],
 )  # fmt: skip
 def test_a_configuration_and_its_preset_agree_part_by_part(file: str, preset: str) -> None:
@@ -184,6 +186,14 @@ def test_an_unknown_family_gives_sizes_and_says_that_it_is_not_counted(tmp_path:
     experts = read_model(config(tmp_path, model_type="mistral", num_local_experts=8)).parameters()
     assert experts.unique is None
     assert "num_local_experts 8" in str(experts.reason)
+
+
+def test_an_early_gpt_j_under_gpt_neos_name_is_not_counted(tmp_path: Path) -> None:
+    keys = {"model_type": "gpt_neo", "max_position_embeddings": 64}
+    early = read_model(config(tmp_path, **keys, rotary=True)).parameters()
+    assert early.unique is None
+    assert "rotary" in str(early.reason)
+    assert read_model(config(tmp_path, **keys, rotary=False)).parameters().unique is not None
 
 
 def test_nested_configurations_give_their_text_part_or_the_named_one(tmp_path: Path) -> None:

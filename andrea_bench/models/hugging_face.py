@@ -125,7 +125,11 @@ def _gpt2(keys: Keys) -> dict[str, Any]:
 
 def _gpt_neo(keys: Keys) -> dict[str, Any]:
     positions = keys.size("max_position_embeddings")
-    return {**_sizes(keys, ratio=4), **_tied(keys, True), "max_positions": positions, "biases": ["out", "mlp"]}
+    fields = {**_sizes(keys, ratio=4), **_tied(keys, True), "max_positions": positions, "biases": ["out", "mlp"]}
+    if keys.flag("rotary", False):
+        # GPT-J was published under this name before it had a model_type of its own; its layers differ.
+        fields["uncounted"] = "rotary: an early GPT-J under gpt_neo's name, whose layout is not GPT-Neo's"
+    return fields
 
 
 def _gpt_neox(keys: Keys) -> dict[str, Any]:
