@@ -37,10 +37,7 @@ class StoredRun:
 def read_run(path: str | Path) -> StoredRun:
     """Read a whole Run. Raises BadInput with file and line for what can't be read or is of a newer schema."""
     folder = run_folder(path)
-    run = StoredRun(folder, read_head(folder), list(read_records(folder)))
-    if run.head.complete and not run.records:
-        raise BadInput(f"{folder}: {HEAD} calls the Run complete, but {RECORDS} holds no records")
-    return run
+    return StoredRun(folder, read_head(folder), list(read_records(folder)))
 
 
 def run_folder(path: str | Path) -> Path:

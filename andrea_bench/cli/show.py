@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from andrea_bench.cli.options import json_option
+from andrea_bench.errors import BadInput
 
 
 @click.command()
@@ -28,6 +29,8 @@ def show_command(run: Path, every: bool, as_json: bool) -> None:
             print_overview(console(), folder)
             return
     stored = read_run(run)
+    if stored.head.complete and not stored.records:
+        raise BadInput(f"{folder}: run.json calls the Run complete, but records.jsonl holds no records")
     groups = group_rows(stored.records)
     said = answers(groups)
     if not stored.head.complete:

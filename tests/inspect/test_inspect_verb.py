@@ -15,6 +15,7 @@ pytest.importorskip("triton", reason="the package triton is not installed")
 from conftest import EXACT, TYPES
 
 import andrea_bench
+from andrea_bench import kernel as registry
 from andrea_bench.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -149,8 +150,12 @@ def test_interpreter_newer_file_and_compiler_errors(
     assert "TRITON_INTERPRET" in err
 
 
-def test_strict_counts_compiler_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_strict_counts_compiler_errors(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """One file, two kernels in a row: the good one goes on, --strict makes the other's error count."""
+    # What the file registers must not stay for other tests of this process.
+    monkeypatch.setattr("andrea_bench.kernel._REGISTRY", dict(registry._REGISTRY))
     kernels = tmp_path / "mine.py"
     kernels.write_text(
         "import sys\n"
