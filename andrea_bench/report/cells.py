@@ -32,7 +32,8 @@ READ: dict[str, Any] = {
     "validity": pl.Struct({"verdict": pl.String, "reasons": pl.List(pl.String)}),
     "code": pl.Struct({"git_commit": pl.String, "dirty": pl.Boolean, "kernel_source_hash": pl.String}),
 }
-GROUP = ("suite", *PROBLEM, "device", "timing_mode", "cache")
+# Only what does the same work in one Group is compared with its baseline.
+SAME_WORK = ("suite", *PROBLEM, "device", "timing_mode", "cache", "op", "flops")
 
 
 def csv(paths: Sequence[Path]) -> bytes:
@@ -57,7 +58,7 @@ def _collected(paths: Sequence[Path]) -> pl.DataFrame:
 
 def _cells(folder: Path) -> pl.LazyFrame:
     """One row a Record: sizes, status, n, median and its 95 % interval (us), rates, validity, and the median over
-    the baseline's of the same Group (of medians: not paired)."""
+    the baseline's of the same Group and work (of medians: not paired)."""
     file = folder / RECORDS
     records = pl.LazyFrame(schema=READ)
     if file.exists() and file.stat().st_size:
@@ -80,10 +81,10 @@ def _cells(folder: Path) -> pl.LazyFrame:
         .unnest("code")
     )
     of_baseline = timed.join(baselines.lazy(), on=["suite", "kernel"], how="semi").select(
-        *GROUP, pl.col("median_us").alias("baseline_median_us")
+        *SAME_WORK, pl.col("median_us").alias("baseline_median_us")
     )
     return (
-        timed.join(of_baseline, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
+        timed.join(of_baseline, on=SAME_WORK, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
             (pl.col("median_us") / pl.col("baseline_median_us")).alias("median_over_baseline"),
             pl.when(pl.col("flops") > 0).then(pl.col("flops") / pl.col("median_us") / 1e6).alias("tflops"),

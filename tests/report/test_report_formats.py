@@ -192,6 +192,8 @@ def test_csv_and_parquet_hold_the_cells(nasty: Path, tmp_path: Path) -> None:
         else:
             assert row["median_us"] is None and row["tflops"] is None
     own = frame.filter(pl.col("run") == str(RUN))
+    # A copy is not compared with a projection.
+    assert own.filter(pl.col("kernel") == "split_heads")["median_over_baseline"].is_null().all()
     groups = {(g.suite, g.problem.label()): g for g in group_rows(read_run(RUN).records)}
     for row in own.filter(pl.col("median_over_baseline").is_not_null()).iter_rows(named=True):
         if row["suite"] == "projection":
@@ -218,6 +220,9 @@ def test_runs_at_the_edge_render(name: str, tmp_path: Path) -> None:
     run = changed_run(tmp_path / "run", change)
     lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
     (run / "records.jsonl").write_text("".join(lines[:keep]))
+    # A complete Run without records is refused; one that was cut off before its first is not.
+    head = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(head | {"complete": keep is None}))
     out = {kind: tmp_path / f"out.{kind}" for kind in ("html", "markdown", "csv", "parquet")}
     arguments = [word for kind, file in out.items() for word in (f"--{kind}", str(file))]
     assert main(["report", str(run), *arguments]) == 0
