@@ -26,7 +26,7 @@ def train(seeds: tuple[int, ...] = SEEDS, steps: int = STEPS, said: Callable[[st
     return {
         "schema_version": 1,
         "trained_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "settings": {
             "d_model": D_MODEL, "n_head": N_HEAD, "head_dim": HEAD_DIM, "n_layer": N_LAYER, "seq_len": SEQ_LEN,
             "batch": BATCH, "steps": steps, "learning_rate": LEARNING_RATE, "optimizer": "AdamW",

@@ -42,8 +42,6 @@ def candidates(request: AxisRequest, *, own: str | None = None, device: str = "c
     the splits where it isn't among them. device: gives the dtype where none was given. Raises BadInput where
     the constraints leave no split, or more than one size of anything else than the split.
     """
-    if request.iso.get("d_model", 0) > MAX_SIZE:
-        raise BadInput(f"--iso d_model={request.iso['d_model']}: is larger than {MAX_SIZE}")
     given = _legal(request, device)
     found = given if request.iso or set(WIDTHS) & set(request.axes) else _of_same_parameters(given)
     _refuse_other_axes(found.problems)

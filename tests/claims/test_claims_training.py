@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 torch = pytest.importorskip("torch", reason="the training needs torch")
@@ -73,6 +74,7 @@ def test_correlation_is_within_each_layer_and_moment() -> None:
 def test_a_short_training_gives_a_whole_result() -> None:
     said: list[str] = []
     result = training.train(seeds=(1,), steps=3, said=said.append)
+    assert msgspec.json.decode(msgspec.json.encode(result)) == result
     (one,) = result["seeds"]
     assert set(one["accuracy"]) == set(one["attention_trained"]) == set(training.PATTERNS.values())
     assert one["watched"][0]["step"] == 0 and said[0].startswith("seed 1: ")
