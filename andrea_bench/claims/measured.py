@@ -65,7 +65,9 @@ def fused_projection(groups: Sequence[GroupRows], gpus: Sequence[Gpu]) -> Claim:
     evidence = _all(groups, "projection", "fused_qkv", "per_head_loop", "one matmul instead of one per head")
     won = sorted({_tokens(one) for one in evidence if one.finding == "holds"})
     lost = sorted({_tokens(one) for one in evidence if one.finding == "fails"})
-    where = f"measured here at {_list(won)} tokens surely faster, at {_list(lost)} not (in each direction)"
+    where = "nothing was measured here"
+    if evidence:
+        where = f"measured here at {_list(won)} tokens surely faster, at {_list(lost)} not (in some case)"
     for against, what in (("per_head_batched", "a batched one"), ("fused_each", "three")):
         evidence += _beside(_all(groups, "projection", "fused_qkv", against, f"one matmul instead of {what}"))
     evidence += [one for gpu in gpus for one in _predicted_projection(gpu)]
