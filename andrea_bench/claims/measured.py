@@ -63,11 +63,7 @@ def fused_projection(groups: Sequence[GroupRows], gpus: Sequence[Gpu]) -> Claim:
     """Where one product of all heads beats a loop over heads, a batched product and three products; and how
     near its peak each GPU is predicted to come."""
     evidence = _all(groups, "projection", "fused_qkv", "per_head_loop", "one matmul instead of one per head")
-    won = sorted({_tokens(one) for one in evidence if one.finding == "holds"})
-    lost = sorted({_tokens(one) for one in evidence if one.finding == "fails"})
-    where = "nothing was measured here"
-    if evidence:
-        where = f"measured here at {_list(won)} tokens surely faster, at {_list(lost)} not (in some case)"
+    where = _crossover(evidence) or "nothing was measured here"
     for against, what in (("per_head_batched", "a batched one"), ("fused_each", "three")):
         evidence += _beside(_all(groups, "projection", "fused_qkv", against, f"one matmul instead of {what}"))
     evidence += [one for gpu in gpus for one in _predicted_projection(gpu)]
@@ -75,8 +71,19 @@ def fused_projection(groups: Sequence[GroupRows], gpus: Sequence[Gpu]) -> Claim:
     return claim("fused-projection", evidence, depends_on=depends, needs=NEEDS_RUN)
 
 
-def _list(tokens: Sequence[int]) -> str:
-    return ", ".join(map(str, tokens)) or "no"
+def _crossover(evidence: Iterable[Evidence]) -> str:
+    """For each direction and number of heads, at how many tokens one matmul was surely faster, and at which not."""
+    groups: dict[str, dict[bool, list[int]]] = {}
+    for one in evidence:
+        problem: Problem = one.numbers["problem"]
+        group = groups.setdefault(f"{problem.direction} with {problem.n_head} heads", {True: [], False: []})
+        group[one.finding == "holds"].append(_tokens(one))
+    said = [f"{name} surely faster at {_list(g[True])} tokens, not at {_list(g[False])}" for name, g in groups.items()]
+    return f"measured here: {'; '.join(said)}" if said else ""
+
+
+def _list(tokens: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(set(tokens)))) or "none"
 
 
 def _tokens(one: Evidence) -> int:

@@ -34,7 +34,9 @@ def test_measured_times_decide_where_a_fused_projection_pays() -> None:
     found = next(one for one in audit(records, [], [], None) if one.id == "fused-projection")
     assert [one.finding for one in found.evidence] == ["holds", "fails", "fails"]
     assert "no sure difference" in found.evidence[1].text and "no sure" not in found.evidence[2].text
-    assert found.finding == "depends" and "at 16 tokens surely faster, at 128, 1024 not" in (found.condition or "")
+    assert found.finding == "depends" and "forward with 12 heads surely faster at 16 tokens, not at 128, 1024" in (
+        found.condition or ""
+    )
 
 
 def test_contiguous_heads_count_the_copy_and_narrower_heads_their_time() -> None:
