@@ -112,6 +112,7 @@ class Kernel:
     compile_seconds: float = 0.0
     launches: Callable[[Problem, str], list[TritonLaunch]] | None = None
     candidates: Callable[[Problem, str], list[Candidate]] | None = None
+    computed_width: Callable[[Problem], int] | None = None
 
     @property
     def summary(self) -> str:
@@ -188,8 +189,9 @@ _REGISTRY: dict[tuple[str, str], Kernel] = {}
 
 def kernel(op: Op, name: str | None = None, **needs: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Mark a function as a Kernel of `op`. `needs` are the fields of Kernel: devices, dtypes, directions,
-    modules, part, check, workspace_bytes, compile_seconds, launches, candidates. Raises
-    ValueError for a name taken twice."""
+    modules, part, check, workspace_bytes, compile_seconds, launches, candidates,
+    computed_width (how wide a row of head_dim is computed, where the kernel knows). Raises ValueError for a name
+    taken twice."""
     if op not in OPS:
         raise unknown_name("op", op, OPS)
 

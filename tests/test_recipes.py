@@ -48,6 +48,12 @@ def test_a_suite_is_one_file(tree: Path) -> None:
     (tree / "andrea_bench" / "suites" / "mine.py").write_text(f'"""A question."""\n\n{recipe(1)}')
     assert "mine" in bench(tree, "list", "suites")
     assert "mine" in bench(tree, "plan", "mine")
+    (tree / "benchmarks").mkdir()
+    (tree / "benchmarks" / "mine.py").write_text(recipe(2))
+    code = "from benchmarks.mine import Mine; print(Mine.suite, [n for n in dir(Mine) if n.startswith('time_')])"
+    paths = {"PYTHONPATH": f"{tree}:{tree / 'kernels'}", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree, env=paths, capture_output=True, text=True)
+    assert done.stdout.startswith("mine ['time_"), done.stderr
 
 
 def test_a_gpu_is_one_file(tree: Path) -> None:

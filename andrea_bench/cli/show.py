@@ -38,10 +38,8 @@ def show_command(run: Path, every: bool, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(stored.folder), "head": stored.head, "records": stored.records, "answers": said})
         return
-    from andrea_bench.report.terminal import count_line, print_answers, print_groups
+    from andrea_bench.report.terminal import count_line, print_run
 
     out = console()
-    print_groups(out, groups)
-    print_answers(out, said)
-    out.print()
+    print_run(out, groups, said)
     out.print(f"{count_line(groups)}, measured from {stored.head.started_at}", markup=False)

@@ -205,12 +205,10 @@ def _end(sweep: Any, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(sweep.folder), "head": sweep.head, "records": sweep.records, "answers": said})
         return
-    from andrea_bench.report.terminal import count_line, print_answers, print_groups
+    from andrea_bench.report.terminal import count_line, print_run
 
     out = console()
-    print_groups(out, groups)
-    print_answers(out, said)
-    out.print()
+    print_run(out, groups, said)
     out.print(f"{count_line(groups)}. The Run lies in {sweep.folder}", markup=False, soft_wrap=True)
     out.print(f"Show it again: andrea-bench show {_quoted(sweep.folder)}", markup=False, soft_wrap=True)
 

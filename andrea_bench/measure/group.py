@@ -228,7 +228,7 @@ def _finish(cell: _Cell, task: Task, clock: Clock, observation: Observation | No
     record.block = [task.block] * len(record.samples_us)
     converged = _converged(record, task.protocol)
     if observation is not None:
-        record.counters = observation.counters
+        record.counters = {**record.counters, **observation.counters}
         record.validity = observation.validity(converged, drift(record.samples_us, record.order))
     _doubt_impossible_rate(record, task)
 

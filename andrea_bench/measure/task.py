@@ -31,6 +31,10 @@ class Task(msgspec.Struct, kw_only=True):
 def empty_record(task: Task, op: str, name: str) -> Record:
     """The Record of a kernel of the Task to which nothing has happened yet."""
     kernel = find_kernel(op, name)
+    width = kernel.computed_width(task.problem) if kernel.computed_width else None
+    counters = {"alignment": task.problem.alignment(), "computed_width": width}
+    if width is None:
+        counters["computed_width_reason"] = "this kernel does not tell how wide it computes"
     return Record(
         cell_id=cell_id(task.suite, kernel.op, kernel.name, task.problem),
         suite=task.suite,
@@ -41,6 +45,7 @@ def empty_record(task: Task, op: str, name: str) -> Record:
         status="error",
         flops=task.problem.flops(kernel.op, kernel.part),
         min_bytes=task.problem.min_bytes(kernel.op, kernel.part),
+        counters=counters,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         code=Code(
             git_commit=task.git_commit, dirty=task.dirty, kernel_source_hash=kernel.source_hash()

@@ -8,7 +8,7 @@ import msgspec
 
 from andrea_bench.errors import BadInput
 from andrea_bench.problem import Problem
-from andrea_bench.report.rows import GroupRows, Row, ratio
+from andrea_bench.report.rows import GroupRows, Row, ratio, varying_fields
 from andrea_bench.report.words import duration, interval
 from andrea_bench.statistics import Ratio
 from andrea_bench.suite import find_suite
@@ -31,7 +31,24 @@ class Sentence(msgspec.Struct, kw_only=True):
 def answers(groups: list[GroupRows]) -> list[Sentence]:
     """All answers that the Groups give, in the order of the suites' own."""
     said = [sentence for group in groups for sentence in _of_group(group)]
-    return said + list(_alignment(groups)) + list(_layer(groups)) + list(_copy_crossover(groups))
+    said += [*_alignment(groups), *_layer(groups), *_copy_crossover(groups)]
+    _tell_apart(said)
+    return said
+
+
+def _tell_apart(said: list[Sentence]) -> None:
+    """Name what the beginnings of otherwise equal sentences leave out, as n_head where a sweep varies it."""
+    alike: dict[tuple[str, ...], list[Sentence]] = defaultdict(list)
+    for sentence in said:
+        beginning = sentence.text.partition(": ")[0]
+        alike[beginning, sentence.suite, sentence.kernel or "", sentence.against or ""].append(sentence)
+    for sentences in alike.values():
+        problems = [one.problem for one in sentences if one.problem is not None]
+        fields = varying_fields(problems)
+        for one in sentences if len(problems) == len(sentences) else ():
+            named = "".join(f", {field} {getattr(one.problem, field)}" for field in fields)
+            beginning, colon, rest = one.text.partition(": ")
+            one.text = f"{beginning}{named}{colon}{rest}"
 
 
 def where(problem: Problem, device: str) -> str:
@@ -80,6 +97,9 @@ def _sentence(text: str, row: Row, against: Row, paired: Ratio) -> Sentence:
 
 
 # ---- alignment: time per useful FLOP of a size and its neighbours ------------------------------------
+NEIGHBOUR = 8  # the farthest neighbour that the suite `alignment` sets beside a width
+
+
 @dataclass
 class Misalignment:
     """What a width costs per useful FLOP beside another, in one kernel: time ratio over FLOP ratio.
@@ -97,15 +117,15 @@ class Misalignment:
 
 
 def misalignments(groups: Iterable[GroupRows]) -> list[Misalignment]:
-    """For each kernel of the suite `alignment`, each width beside the best aligned one among its neighbours
-    (the multiple of the greatest power of two)."""
+    """For each kernel of the suite `alignment`, each width beside the best aligned one at most NEIGHBOUR away (the
+    multiple of the greatest power of two), where that is better aligned than itself."""
     found = []
     for rows in _neighbourhoods(groups):
-        base_width = max(rows, key=lambda width: (width & -width, width))
-        base = rows[base_width]
         for width in sorted(rows):
-            if width != base_width:
-                found.append(_misalignment(base, rows[width], base_width, width))
+            near = [other for other in rows if abs(other - width) <= NEIGHBOUR]
+            base = max(near, key=lambda other: (other & -other, other))
+            if base & -base > width & -width:
+                found.append(_misalignment(rows[base], rows[width], base, width))
     return found
 
 

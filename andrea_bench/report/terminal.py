@@ -19,6 +19,13 @@ NARROW = 64  # columns; below it the tables leave spread and rate away
 STATUS_STYLE = {"ok": "", "throttled": "yellow", "wrong": "bold red", "error": "red", "timeout": "red"}
 
 
+def print_run(console: Console, groups: Sequence[GroupRows], sentences: Sequence[Sentence]) -> None:
+    """All that a Run says on the terminal: its tables, then its answers."""
+    print_groups(console, groups)
+    print_answers(console, sentences)
+    console.print()
+
+
 def print_groups(console: Console, groups: Sequence[GroupRows]) -> None:
     """The tables of all Groups by suite; below each suite, what its kernels could not do and why."""
     for suite, of_suite in itertools.groupby(groups, key=lambda group: group.suite):

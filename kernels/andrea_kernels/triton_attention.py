@@ -120,22 +120,30 @@ def _prepare(problem: Problem, inputs: Mapping[str, Tensor], variant: str) -> Wo
     return Work(run=run, backend=f"triton_{variant}")
 
 
+def _exact_width(problem: Problem) -> int:
+    return tiles.computed_width(problem.head_dim)
+
+
+def _padded_width(problem: Problem) -> int:
+    return tiles.computed_width(problem.head_dim, padded=True)
+
+
 NEEDS: dict[str, Any] = {"devices": ("cuda",), "modules": ("torch", "triton"), "check": _check, "compile_seconds": 2.0}
 
 
-@kernel("attention", launches=_launches("exact"), candidates=_candidates, **NEEDS)
+@kernel("attention", launches=_launches("exact"), candidates=_candidates, computed_width=_exact_width, **NEEDS)
 def triton_exact(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """Flash attention in Triton, computed as wide as head_dim rounded up to 16."""
     return _prepare(problem, inputs, "exact")
 
 
-@kernel("attention", launches=_launches("padded"), **NEEDS)
+@kernel("attention", launches=_launches("padded"), computed_width=_padded_width, **NEEDS)
 def triton_padded(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """triton_exact with head_dim padded to the next power of two: what the common fallback costs."""
     return _prepare(problem, inputs, "padded")
 
 
-@kernel("attention", launches=_launches("scalar_loads"), **NEEDS)
+@kernel("attention", launches=_launches("scalar_loads"), computed_width=_exact_width, **NEEDS)
 def triton_scalar_loads(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """triton_exact with run-time strides and no hint of their alignment: what narrow loads cost."""
     return _prepare(problem, inputs, "scalar_loads")
@@ -144,6 +152,7 @@ def triton_scalar_loads(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
 @kernel(
     "attention",
     launches=_launches("per_head_block"),
+    computed_width=_exact_width,
     **(NEEDS | {"directions": ("forward", "decode")}),
 )
 def triton_per_head_block(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:

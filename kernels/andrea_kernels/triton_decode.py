@@ -266,6 +266,7 @@ def _partial_bytes(problem: Problem) -> int:
 @kernel(
     "attention", devices=("cuda",), modules=("torch", "triton"), directions=("decode",), check=_check,
     workspace_bytes=_partial_bytes, compile_seconds=2.0, launches=_launches,
+    computed_width=lambda problem: computed_width(problem.head_dim),
 )  # fmt: skip
 def triton_decode(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """Attention of a few queries in Triton, split over the keys and put together by a second launch."""

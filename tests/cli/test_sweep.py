@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from andrea_bench.cli.main import main
+from andrea_bench.measure.sweep import default_folder
 
 STUBS = Path(__file__).parents[1] / "measure" / "stub_kernels.py"
 TINY = ["-a", "n_head=2", "-a", "head_dim=16", "-a", "seq_len=32,48"]
@@ -208,7 +210,16 @@ def test_killed_at_random_moments_nothing_finished_is_lost() -> None:
     assert json.loads(Path("run/run.json").read_text())["complete"] is True
 
 
-def test_ctrl_c_ends_with_130_and_a_usable_run() -> None:
+@pytest.mark.parametrize("name", ["Büro/工作站:1", "CON", "..", "", "x" * 300, "node[gpu0]. "])
+def test_a_run_has_a_folder_of_its_own_whatever_the_host_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("andrea_bench.measure.sweep.socket.gethostname", lambda: name)
+    folder = default_folder()
+    assert folder.parent == Path("results")
+    assert re.fullmatch(r"\d{8}-\d{6}-[A-Za-z0-9-]{1,40}", folder.name)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_with_130_and_a_usable_run(number: int) -> None:
     axes = ["-a", "n_head=2", "-a", "head_dim=16", "-a", "seq_len=16:64:2"]
     process = subprocess.Popen(
         [sys.executable, "-m", "andrea_bench", "sweep", "output", *axes, *OUTPUT_KERNELS, "--out", "run"],
@@ -217,7 +228,7 @@ def test_ctrl_c_ends_with_130_and_a_usable_run() -> None:
     file = Path("run/records.jsonl")
     while process.poll() is None and not (file.exists() and file.stat().st_size):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err

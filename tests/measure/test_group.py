@@ -57,6 +57,19 @@ def test_what_asks_for_the_end_ends_the_sweep(error: type[BaseException]) -> Non
         measure_group(make_task(stub("good"), stub("wants_out")), FakeClock())
 
 
+def test_the_record_tells_alignment_and_computed_width() -> None:
+    records = measure_group(
+        make_task(("attention", "eager"), ("attention", "triton_padded"), problem=Problem(n_head=2, head_dim=65)),
+        FakeClock(),
+    )
+    eager, padded = (record.counters for record in records)
+    assert eager["alignment"].startswith("misaligned: head_dim 65 % 8 = 1")
+    assert eager["computed_width"] is None
+    assert eager["computed_width_reason"]
+    assert padded["computed_width"] == 128
+    assert records[1].status == "unsupported"
+
+
 def test_samples_are_interleaved_and_paired() -> None:
     first, second = measure_group(make_task(stub("good"), stub("prints"), min_samples=40), FakeClock())
     assert first.round == second.round == list(range(len(first.round)))

@@ -87,6 +87,25 @@ def test_misalignment_is_per_useful_flop() -> None:
     assert "head_dim 72 takes 100 % more time per useful FLOP than 64" in said.text
 
 
+def test_each_width_stands_beside_its_own_neighbours() -> None:
+    widths = (48, 56, 63, 64, 72, 120, 127, 128)
+    records = [make("alignment", "attention", "eager", [float(w)] * 12, BASE.replace(head_dim=w)) for w in widths]
+    found = {one.width: one.base_width for one in misalignments(group_rows(records))}
+    assert found == {56: 64, 63: 64, 72: 64, 120: 128, 127: 128}
+
+
+def test_sentences_of_several_splits_are_told_apart() -> None:
+    records = []
+    for n_head in (8, 12):
+        problem = Problem(d_model=768, n_head=n_head, seq_len=128)
+        for kernel, us in (("per_head_loop", 10.0), ("fused_qkv", 5.0)):
+            records.append(make("projection", "qkv_projection", kernel, [us + i / 10 for i in range(12)], problem))
+    said = [a.text for a in answers(group_rows(records)) if a.against == "per_head_loop"]
+    assert len(said) == 2
+    assert "seq_len 128, n_head 8, n_kv_head 8, head_dim 96: " in said[0]
+    assert "seq_len 128, n_head 12, n_kv_head 12, head_dim 64: " in said[1]
+
+
 def test_layer_whole_beside_the_sum() -> None:
     problem = BASE.replace(n_layer=12)
     records = [
