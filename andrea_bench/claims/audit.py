@@ -7,7 +7,9 @@ from andrea_bench.claims import algebra, tiles
 from andrea_bench.claims.counts import parameter_count
 from andrea_bench.claims.finding import STATEMENTS, Claim
 from andrea_bench.claims.grids import one_kernel_many_heads
-from andrea_bench.claims.measured import contiguous_heads, fused_projection, many_heads
+from andrea_bench.claims.machine import NOT_NAMED, Machine, measured_groups
+from andrea_bench.claims.measured import contiguous_heads, many_heads
+from andrea_bench.claims.projection import fused_projection
 from andrea_bench.claims.specialisation import head_specialisation
 from andrea_bench.hardware import Gpu
 from andrea_bench.inspect import Facts, survey
@@ -15,13 +17,18 @@ from andrea_bench.inspect.cache import AnalysisCache
 from andrea_bench.inspect.survey import Options
 from andrea_bench.kernel import find_kernel
 from andrea_bench.record import Record
-from andrea_bench.report.rows import group_rows
 
 
-def audit(records: Sequence[Record], gpus: Sequence[Gpu], facts: Sequence[Facts], training: Path | None) -> list[Claim]:
-    """Every statement with its finding. records: of a Run on this machine (none: nothing measured). gpus: for
+def audit(
+    records: Sequence[Record],
+    gpus: Sequence[Gpu],
+    facts: Sequence[Facts],
+    training: Path | None,
+    machine: Machine = NOT_NAMED,
+) -> list[Claim]:
+    """Every statement with its finding. records: of a Run on `machine` (none: nothing measured). gpus: for
     predictions. facts: of `tile_facts`. training: the stored result of a training, where there is one."""
-    groups = group_rows(records)
+    groups = measured_groups(records, machine)
     found = [
         fused_projection(groups, gpus),
         algebra.per_head_equivalence(),

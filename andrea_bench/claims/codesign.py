@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from andrea_bench.claims.finding import Claim, Evidence, Outcome, claim
-from andrea_bench.claims.measured import dtype_of, outcome_below_one
+from andrea_bench.claims.measured import NO_GAIN, dtype_of, faster
 from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.explore.splits import of_one_gpu
 from andrea_bench.hardware import Gpu
@@ -35,8 +35,6 @@ PUBLISHED_SCORES = {1: 32.1, 2: 57.3, 4: 57.4, 8: 81.0, 16: 87.4, 32: 95.3}
 PUBLISHED_FLASH = {1: 182.0, 2: 178.0, 4: 185.0, 8: 203.0, 16: 213.0, 32: 217.0}
 SWIGLU_SOURCE = "ml-engineering, training/performance/README.md: H100, d_ff 10922 at 273, 10944 at 398 TFLOP/s"
 NEEDS = "a GPU of the catalogue: --gpu"
-# A predicted difference below this is no reason to change a model.
-NO_GAIN = 0.05
 
 
 def codesign(gpus: Sequence[Gpu], measured: Sequence[Evidence] = ()) -> list[Claim]:
@@ -103,8 +101,9 @@ def _predicted(gpu: Gpu, what: str, one: Prediction, other: Prediction, work: fl
 def _outcome(value: float, low: float, high: float) -> Outcome:
     """Of the statement that a ratio is below 1. Where its interval holds 1, a ratio near 1 is no gain; a larger
     difference may be one, and is not decided."""
-    sure = outcome_below_one(low, high)
-    return sure or ("fails" if abs(value - 1) < NO_GAIN else "not_testable_here")
+    if high < 1:
+        return "holds"
+    return "fails" if low > 1 or abs(value - 1) < NO_GAIN else "not_testable_here"
 
 
 def _vocabulary(gpu: Gpu) -> list[Evidence]:
@@ -215,13 +214,13 @@ def measure_vocabulary(device: str, samples: int = 15) -> list[Evidence]:
     for n in (columns - 1, columns + 8):
         over = paired_ratio(times[columns], times[n], [0] * samples)
         value, low, high = (part * n / columns for part in (over.ratio, over.low, over.high))
-        sure = "" if low > 1 or high < 1 else ", no sure difference"
+        outcome, sure = faster(low, high)
         found.append(
             Evidence(
                 on=f"{device}, {m} x {k} x {columns} over {n}",
                 how="measured",
-                finding=outcome_below_one(low, high) or "fails",
-                text=f"{value:.2f} ({low:.2f} to {high:.2f}) of the time for the same work{sure}",
+                finding=outcome,
+                text=f"{value:.2f} ({low:.2f} to {high:.2f}) of the time for the same work: {sure}",
                 numbers={"ratio": value, "low": low, "high": high, "samples_us": {str(n): t for n, t in times.items()}},
             )
         )

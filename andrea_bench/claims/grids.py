@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from math import ceil
 
 from andrea_bench.claims.finding import Claim, Evidence, claim
-from andrea_bench.claims.measured import NEEDS_RUN, dtype_of, head_loop
+from andrea_bench.claims.machine import Measured
+from andrea_bench.claims.measured import NEEDS_RUN, all_faster, compared, dtype_of
 from andrea_bench.errors import Unsupported
 from andrea_bench.hardware import Gpu, gpus
 from andrea_bench.predict import cell, ratio
 from andrea_bench.problem import Problem
-from andrea_bench.report.rows import GroupRows
 
 N_HEAD, HEAD_DIM, SEQ_LEN, QUERY_TILE = 12, 64, 1024, 128
 BATCHES = (1, 8, 32)
 
 
-def one_kernel_many_heads(groups: Sequence[GroupRows]) -> Claim:
+def one_kernel_many_heads(groups: Sequence[Measured]) -> Claim:
     """One block per (batch, head) against one per (batch, head, query tile) on every GPU of the catalogue, by
     their number of SMs and by the model; the head loop against one launch as measured here."""
     evidence = [_grid(gpu, batch) for gpu in gpus().values() for batch in BATCHES if gpu.sm_count]
@@ -26,7 +26,30 @@ def one_kernel_many_heads(groups: Sequence[GroupRows]) -> Claim:
         f"{smallest} (fewest SMs) to {largest} (most SMs) on; the query-tiled grid from batch "
         f"{ceil(smallest * QUERY_TILE / SEQ_LEN)} to {ceil(largest * QUERY_TILE / SEQ_LEN)}"
     )
-    return claim("one-kernel-many-heads", [*head_loop(groups), *evidence], depends_on=depends, needs=NEEDS_RUN)
+    loops = all_faster(groups, "attention", "eager", "per_head_loop", "attention over all heads at once")
+    return claim("one-kernel-many-heads", [*loops, *_measured(groups), *evidence], depends_on=depends, needs=NEEDS_RUN)
+
+
+def _measured(groups: Sequence[Measured]) -> list[Evidence]:
+    """One block per (batch, head) against the tiled grid on this GPU; the statement fails where it is surely
+    slower."""
+    found = []
+    for group in groups:
+        over = compared(group, "triton_per_head_block", "triton_exact") if group.suite == "attention" else None
+        if over is None:
+            continue
+        sure = "surely more" if over.low > 1 else "surely less" if over.high < 1 else "no sure difference"
+        found.append(
+            Evidence(
+                on=group.on,
+                how="measured",
+                finding="fails" if over.low > 1 else "holds",
+                text=f"one block per (batch, head) takes {over.ratio:.2f} ({over.low:.2f} to {over.high:.2f}) of the "
+                f"tiled grid's time: {sure}",
+                numbers={"ratio": over.ratio, "low": over.low, "high": over.high, "problem": group.problem},
+            )
+        )
+    return found
 
 
 def _grid(gpu: Gpu, batch: int) -> Evidence:

@@ -10,6 +10,7 @@ from andrea_bench.cli.options import device_option, json_option, resolve_device
 from andrea_bench.errors import BadInput, EnvironmentUnfit, unknown_name
 
 if TYPE_CHECKING:
+    from andrea_bench.claims.machine import Machine
     from andrea_bench.hardware import Gpu
     from andrea_bench.inspect import Facts
     from andrea_bench.record import Record
@@ -60,12 +61,12 @@ def claims_command(
         training = _train(training or DEFAULT_TRAINING)
     elif training is None:
         training = next((path for path in (DEFAULT_TRAINING, PUBLISHED_TRAINING) if path.is_file()), None)
-    records, folder = _records(grid, run, out, resolve_device(device))
+    records, folder, machine = _records(grid, run, out, resolve_device(device))
     facts = [] if no_compile else _facts(found, kinds)
-    claims = audit(records, found, facts, training)
+    claims = audit(records, found, facts, training, machine)
     if markdown_file:
         arguments = (click.get_current_context().find_root().obj or {}).get("arguments", ["claims"])
-        page = markdown(claims, " ".join(["andrea-bench", *arguments]), _machine())
+        page = markdown(claims, " ".join(["andrea-bench", *arguments]), machine.name)
         markdown_file.parent.mkdir(parents=True, exist_ok=True)
         markdown_file.write_text(page, encoding="utf-8")
         note(f"wrote {markdown_file}")
@@ -84,15 +85,18 @@ def _names(text: str) -> list[str]:
     return found
 
 
-def _records(grid: str, run: Path | None, out: Path | None, device: str) -> "tuple[Sequence[Record], Path | None]":
-    """Of the Run named, or measured now."""
+def _records(
+    grid: str, run: Path | None, out: Path | None, device: str
+) -> "tuple[Sequence[Record], Path | None, Machine]":
+    """Of the Run named, or measured now; and what it was measured on."""
+    from andrea_bench.claims.machine import NOT_NAMED, machine_of
     from andrea_bench.store import read_run
 
     if run is not None:
         stored = read_run(run)
-        return stored.records, stored.folder
+        return stored.records, stored.folder, machine_of(stored.head)
     if grid == "none":
-        return [], None
+        return [], None, NOT_NAMED
     from andrea_bench.claims.plans import claims_plan
     from andrea_bench.cli.console import note
     from andrea_bench.cli.sweep import protocol_for
@@ -103,7 +107,7 @@ def _records(grid: str, run: Path | None, out: Path | None, device: str) -> "tup
     with Sweep(plan, arguments=arguments, folder=out) as sweep:
         note(f"{sweep.plan_line()}; writing to {sweep.folder}")
         sweep.run(lambda done, text: None)
-    return sweep.records, sweep.folder
+    return sweep.records, sweep.folder, machine_of(sweep.head)
 
 
 def _facts(gpus: "Sequence[Gpu]", dtypes: Sequence[str]) -> "list[Facts]":
@@ -130,13 +134,3 @@ def _train(path: Path) -> Path:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
     note(f"wrote {path}")
     return path
-
-
-def _machine() -> str:
-    """The kind of machine, without its name."""
-    import os
-
-    from andrea_bench.environment import environment
-
-    cpu = (environment("cpu").get("cpu") or {}).get("model") or "a CPU"
-    return f"{os.cpu_count()} cores of {cpu}"

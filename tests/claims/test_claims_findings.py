@@ -113,12 +113,16 @@ def test_what_did_not_compile_decides_nothing() -> None:
 
 def test_backends_are_asked_by_their_own_rule() -> None:
     by_id = {one.id: {e.on: e for e in one.evidence} for one in tiles.tile_claims([], [])}
+    half, single = "bfloat16, float16", "tf32, float32"
     widths = {name: e.numbers.get("width") for name, e in by_id["tile-72"].items()}
-    assert widths["torch SDPA flash"] == widths["FlashAttention-3"] == 96
-    assert widths["torch SDPA cuDNN"] == 80 and widths["FlexAttention"] == 128
-    assert by_id["tile-72"]["FlashInfer"].finding == "holds"  # refused: another backend is needed
-    assert by_id["tile-72"]["torch SDPA flash"].finding == "fails"  # wider, but no fallback
-    assert by_id["tile-32"]["FlashAttention-3"].finding == "holds"  # it has no kernel of 32
+    assert widths[f"torch SDPA flash, {half}"] == widths[f"FlashAttention-3, {half}"] == 96
+    assert widths[f"torch SDPA cuDNN, {half}"] == 80 and widths[f"FlexAttention, {single}"] == 128
+    found = {name: e.finding for name, e in by_id["tile-72"].items()}
+    assert found[f"FlashInfer, {half}"] == "holds"  # refused: another backend is needed
+    assert found[f"torch SDPA flash, {half}"] == "fails"  # wider, but no fallback
+    assert found[f"torch SDPA flash, {single}"] == "not_testable_here"  # refused, but not for its head_dim
+    assert found[f"torch SDPA efficient, {single}"] == "fails"
+    assert by_id["tile-32"][f"FlashAttention-3, {half}"].finding == "holds"  # it has no kernel of 32
     assert all(e.source for e in by_id["tile-72"].values())
 
 

@@ -7,22 +7,30 @@ import pytest
 
 from andrea_bench.claims.audit import audit
 from andrea_bench.claims.finding import STATEMENTS
-from andrea_bench.claims.plans import GRIDS, claims_plan
+from andrea_bench.claims.machine import Machine, machine_of
+from andrea_bench.claims.measured import faster
+from andrea_bench.claims.plans import claims_plan
 from andrea_bench.cli.main import main
+from andrea_bench.errors import BadInput
 from andrea_bench.hardware import find_gpu
 from andrea_bench.problem import Problem
 from andrea_bench.protocol import Protocol
-from andrea_bench.record import Record
+from andrea_bench.record import Record, RunHead, Validity
 
 QUICK = ["claims", "--grid", "none", "--no-compile", "--training", "/nonexistent"]
 
 
-def record(suite: str, op: str, kernel: str, problem: Problem, time_us: float) -> Record:
+def record(suite: str, op: str, kernel: str, problem: Problem, time_us: float, device: str = "cpu") -> Record:
     return Record(cell_id=f"{kernel}{problem.label()}", suite=suite, op=op, kernel=kernel, problem=problem,
-                  device="cpu", status="ok", samples_us=[time_us * f for f in (0.99, 1.0, 1.01) * 7],
+                  device=device, status="ok", samples_us=[time_us * f for f in (0.99, 1.0, 1.01) * 7],
                   timing_mode="host_wall", cache="warm", order=list(range(21)), block=[0] * 21,
-                  round=list(range(21)), flops=problem.flops(), min_bytes=1,
+                  round=list(range(21)), flops=problem.flops(op), min_bytes=1,
                   started_at="2026-01-01T00:00:00Z")  # fmt: skip
+
+
+def measured_on(records: list[Record], name: str) -> dict:
+    machine = machine_of(RunHead(started_at="", environment={"device": "cuda", "gpu": {"name": name}}))
+    return {one.id: one for one in audit(records, [], [], None, machine)}
 
 
 def test_measured_times_decide_where_a_fused_projection_pays() -> None:
@@ -33,10 +41,18 @@ def test_measured_times_decide_where_a_fused_projection_pays() -> None:
                     record("projection", "qkv_projection", "fused_qkv", problem, fused)]  # fmt: skip
     found = next(one for one in audit(records, [], [], None) if one.id == "fused-projection")
     assert [one.finding for one in found.evidence] == ["holds", "fails", "fails"]
-    assert "no sure difference" in found.evidence[1].text and "no sure" not in found.evidence[2].text
-    assert found.finding == "depends" and "forward with 12 heads surely faster at 16 tokens, not at 128, 1024" in (
-        found.condition or ""
+    assert [one.text.split(": ")[1] for one in found.evidence] == [
+        "surely less", "no sure difference, and no gain of 5%", "surely more",
+    ]  # fmt: skip
+    assert (
+        found.finding == "depends"
+        and "forward with 12 heads surely faster up to 16 tokens, not from 128 to 1024" in (found.condition or "")
     )
+
+
+def test_an_interval_that_holds_a_gain_and_none_decides_nothing() -> None:
+    assert faster(0.80, 0.90)[0] == "holds" and faster(1.01, 1.2) == ("fails", "surely more")
+    assert faster(0.96, 1.01)[0] == "fails" and faster(0.90, 1.01) == ("not_testable_here", "too uncertain to tell")
 
 
 def test_contiguous_heads_count_the_copy_and_narrower_heads_their_time() -> None:
@@ -61,11 +77,78 @@ def test_near_peak_throughput_is_judged_on_absent_gpus() -> None:
     assert [one.finding for one in found.evidence] == ["depends", "depends", "holds"]
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-def test_grids_plan_every_statement_about_time(grid: str) -> None:
-    plan = claims_plan(grid, "cpu", Protocol(time_limit_s=1.0))
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("grid", ["small", "full"])
+def test_grids_plan_every_statement_about_time(grid: str, device: str) -> None:
+    plan = claims_plan(grid, device, Protocol(time_limit_s=1.0))
     assert {group.suite.name for group in plan.groups} == {"projection", "layout", "attention"}
     assert plan.estimated_seconds() < 150 and not any(cell.status for cell in plan.cells())
+    # A Problem that a suite has twice would be measured once, without the second's kernels.
+    assert len({(group.suite.name, group.problem) for group in plan.groups}) == len(plan.groups)
+
+
+def test_the_grid_of_a_gpu_covers_tiles_in_every_dtype_and_both_grids() -> None:
+    groups = [group for group in claims_plan("full", "cuda", Protocol()).groups if group.suite.name == "attention"]
+    names = {(g.problem.dtype, g.problem.head_dim, name) for g in groups for _, name in g.members}
+    for dtype in ("bfloat16", "float16", "tf32", "float32"):
+        for head_dim in (32, 64, 72):
+            assert {(dtype, head_dim, name) for name in ("sdpa", "sdpa_cudnn", "triton_exact")} <= names
+    assert ("bfloat16", 72, "triton_padded") in names and ("bfloat16", 64, "triton_per_head_block") in names
+
+
+def test_what_a_gpu_measured_is_judged_as_a_gpus() -> None:
+    problem = Problem(batch=8, seq_len=1024, n_head=12, head_dim=64, dtype="bfloat16")
+    at_32, at_72 = (Problem(batch=8, seq_len=1024, n_head=12, head_dim=d, dtype="bfloat16") for d in (32, 72))
+    exact = [record("attention", "attention", "triton_exact", p, us, "cuda")
+             for p, us in ((problem, 100.0), (at_32, 80.0), (at_72, 140.0))]  # fmt: skip
+    blocks = record("attention", "attention", "triton_per_head_block", problem, 300.0, "cuda")
+    chosen = [record("attention", "attention", "sdpa", p, 100.0, "cuda") for p in (problem, at_72)]
+    chosen[0].selected_backend, chosen[1].selected_backend = "cudnn", "efficient"
+    forced = record("attention", "attention", "sdpa_flash", problem, 90.0, "cuda")
+    refused = record("attention", "attention", "sdpa_flash", at_72, 1.0, "cuda")
+    refused.status, refused.samples_us, refused.reason = "unsupported", [], "No viable backend"
+    found = measured_on([*exact, blocks, *chosen, forced, refused], "NVIDIA H200")
+    tiles = {name: {e.on.split(",")[0]: e for e in found[name].evidence if e.how == "measured"}
+             for name in ("tile-64", "tile-32", "tile-72")}  # fmt: skip
+    # 80 us for half the work of 100 us: 1.6 times the time a FLOP.
+    assert (
+        tiles["tile-32"]["triton_exact"].finding == "holds" and "takes 1.60 (" in tiles["tile-32"]["triton_exact"].text
+    )
+    assert {name: e.finding for name, e in tiles["tile-72"].items()} == {
+        "triton_exact": "fails", "sdpa": "holds", "sdpa_flash": "holds",
+    }  # fmt: skip
+    assert "another backend, efficient instead of cudnn" in tiles["tile-72"]["sdpa"].text
+    share = tiles["tile-64"]["sdpa_flash"].numbers["share_of_peak"]
+    assert share == pytest.approx(problem.flops("attention") / 90 / 1e6 / 989.4)
+    assert all("NVIDIA H200, b8 s1024" in e.on for e in tiles["tile-64"].values())
+    (grid,) = [e for e in found["one-kernel-many-heads"].evidence if e.how == "measured"]
+    assert grid.finding == "fails" and grid.numbers["ratio"] == pytest.approx(3)
+
+
+def test_a_gpus_fused_product_must_also_come_near_its_peak() -> None:
+    problem = Problem(batch=8, seq_len=1024, d_model=768, n_head=12, dtype="bfloat16")
+    at_peak_us = problem.flops("qkv_projection") / 989.4 / 1e6
+    for share, finding in ((0.5, "depends"), (0.8, "holds")):
+        times = {"fused_qkv": at_peak_us / share, "per_head_loop": 9 * at_peak_us}
+        records = [record("projection", "qkv_projection", name, problem, us, "cuda") for name, us in times.items()]
+        (one,) = measured_on(records, "NVIDIA H200")["fused-projection"].evidence
+        assert one.finding == finding and one.numbers["share_of_peak"] == pytest.approx(share)
+
+
+def test_a_rate_above_the_peak_counts_for_nothing() -> None:
+    problem = Problem(batch=8, seq_len=1024, d_model=768, n_head=12, dtype="bfloat16")
+    records = [record("projection", "qkv_projection", "fused_qkv", problem, 1.0, "cuda"),
+               record("projection", "qkv_projection", "per_head_loop", problem, 90.0, "cuda")]  # fmt: skip
+    assert measured_on(records, "NVIDIA H200")["fused-projection"].finding != "not_testable_here"
+    records[0].validity = Validity(verdict="invalid", reasons=["implausible: above the peak"])
+    assert measured_on(records, "NVIDIA H200")["fused-projection"].finding == "not_testable_here"
+
+
+def test_records_of_two_devices_are_no_one_machines() -> None:
+    problem = Problem(seq_len=16, n_head=2, head_dim=16)
+    records = [record("attention", "attention", "sdpa", problem, 1.0, device) for device in ("cpu", "cuda")]
+    with pytest.raises(BadInput, match="Records of cpu and cuda"):
+        audit(records, [], [], None, Machine("both"))
 
 
 def test_all_statements_have_a_finding_in_json_and_on_the_page(
