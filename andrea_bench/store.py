@@ -69,16 +69,22 @@ def read_records(folder: Path) -> Iterator[Record]:
     seen: dict[tuple[str, str, str | None, str | None], int] = {}
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.endswith(b"\n"):
-                raise BadInput(
-                    f"{file}, line {number}: is cut off; `andrea-bench sweep --resume {folder}` sets it aside "
-                    f"and measures its group again, or delete that line"
-                )
-            record = _decode(_utf8(line, f"{file}, line {number}"), Record, f"{file}, line {number}")
+            record = decode_record(line, file, number)
             if record.key() in seen:
                 raise BadInput(f"{file}, line {number}: has the same cell as line {seen[record.key()]}")
             seen[record.key()] = number
             yield record
+
+
+def decode_record(line: bytes, file: Path, number: int) -> Record:
+    """The Record in line `number` of `file`. Raises BadInput naming both for what can't be read."""
+    where = f"{file}, line {number}"
+    if not line.endswith(b"\n"):
+        raise BadInput(
+            f"{where}: is cut off; `andrea-bench sweep --resume {file.parent}` sets it aside "
+            f"and measures its group again, or delete that line"
+        )
+    return _decode(_utf8(line, where), Record, where)
 
 
 def _read_text(file: Path) -> str:
