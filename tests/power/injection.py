@@ -1,0 +1,183 @@
+"""A repository of which one revision has a kernel that is slower by a known share, through extra work.
+
+The extra work is a second, small matmul of the same operands: eight rows of X by some columns of the weights. How
+many columns make so much of the kernel's time is found, and then checked on fresh pairs, by the paired processes
+with which `ab` itself measures.
+"""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from andrea_bench.measure.pairs import BASE, HEAD, Pairs
+from andrea_bench.measure.session import Worker
+from andrea_bench.measure.task import Task
+from andrea_bench.problem import Problem
+from andrea_bench.protocol import Protocol
+from andrea_bench.record import Record
+from andrea_bench.revisions import Revision, open_revisions
+from andrea_bench.statistics import paired_shift
+from andrea_bench.verdicts.judge import paired_logs
+
+ROOT = Path(__file__).parents[2]
+# Eight cells of a quarter to one millisecond.
+SUITE, OP, SLOWED = "projection", "qkv_projection", "fused_qkv"
+KERNELS = ("per_head_loop", "per_head_batched", "fused_each", SLOWED)
+SEQ_LENS, N_HEAD, HEAD_DIM = (64, 128), 4, 64
+
+START = "start"  # the tag of the revision as it is
+FILE = "kernels/andrea_kernels/torch_projection.py"
+FAST = "    return Work(run=lambda: x @ w_qkv, canonical=lambda packed: packed_views(packed, problem))\n"
+SLOW = """\
+    import torch
+
+    columns = {columns}[problem.seq_len]
+    rows, narrow = x.detach()[0, :{rows}].contiguous(), w_qkv.detach()[:, :columns].contiguous()
+    spare = rows @ narrow
+    return Work(
+        run=lambda: (torch.mm(rows, narrow, out=spare), x @ w_qkv)[1],
+        canonical=lambda packed: packed_views(packed, problem),
+    )
+"""
+ROWS = 8
+TOLERANCE = 0.005  # of the aim: half a percentage point
+SEARCH_PAIRS, SEARCHES = 8, 6
+NEAR = 0.002  # of the aim: where the search ends
+CHECKS = 3
+
+Report = Callable[[str], None]
+Columns = dict[int, int]  # of the extra matmul, by seq_len
+
+
+class NotReached(Exception):
+    """The slowdown could not be made what it shall be."""
+
+
+@dataclass(frozen=True)
+class Injected:
+    """The extra work in one cell, and the slowdown that fresh pairs of processes showed, with its 95 % interval."""
+
+    seq_len: int
+    columns: int
+    slowdown: float
+    low: float
+    high: float
+    pairs: int
+
+    def holds(self, aim: float) -> bool:
+        """Whether the whole interval lies within the tolerance of the aim."""
+        return aim - TOLERANCE <= self.low and self.high <= aim + TOLERANCE
+
+    def told(self) -> str:
+        """In a line."""
+        interval = f"{100 * self.low:.2f} to {100 * self.high:.2f} %"
+        return f"seq_len {self.seq_len}: {self.columns} columns, {100 * self.slowdown:.2f} % ({interval})"
+
+    def nearer(self, aim: float) -> int:
+        """Columns that should come nearer to the aim; the same where this is near enough."""
+        if abs(self.slowdown - aim) <= NEAR:
+            return self.columns
+        factor = aim / self.slowdown if self.slowdown > aim / 2 else 2.0
+        return max(1, round(self.columns * max(0.5, factor)))
+
+
+class TrialRepository:
+    """This project's last commit in a repository of its own, with a revision for each amount of extra work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "repository"
+        subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(self.folder)], check=True)
+        self._git("tag", START)
+        self.commit = self._git("rev-parse", "--short=12", START)
+
+    def slowed(self, columns: Columns) -> str:
+        """The revision whose SLOWED kernel does the extra work."""
+        self._git("checkout", "--quiet", "--detach", START)
+        file = self.folder / FILE
+        before = file.read_text()
+        assert before.count(FAST) == 1, f"{FILE} has no line {FAST!r}"
+        file.write_text(before.replace(FAST, SLOW.format(columns=columns, rows=ROWS)))
+        self._git("commit", "--quiet", "-a", "-m", f"slower by {columns} columns")
+        return self._git("rev-parse", "HEAD")
+
+    def _git(self, *arguments: str) -> str:
+        name = ["-c", "user.name=power", "-c", "user.email=power@example.org"]
+        done = subprocess.run(
+            ["git", "-C", str(self.folder), *name, *arguments], check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+
+def tasks(seed: int) -> list[Task]:
+    """The cells of a gate, as `ab` measures them."""
+    members = [(OP, kernel) for kernel in KERNELS]
+    problems = [Problem(seq_len=seq_len, n_head=N_HEAD, head_dim=HEAD_DIM) for seq_len in SEQ_LENS]
+    return [
+        Task(suite=SUITE, problem=problem, members=list(members), device="cpu", device_name="cpu",
+             protocol=Protocol(seed=seed))
+        for problem in problems
+    ]  # fmt: skip
+
+
+def paired_records(base: Revision, head: Revision, pairs: int, seed: int) -> list[tuple[Record, Record]]:
+    """So many pairs of processes of the two revisions, without a stop rule: each cell's Record in base and head."""
+
+    def starter(revision: Revision) -> Callable[[], Worker]:
+        return lambda: Worker("cpu", 1, revision.environment())
+
+    measured = Pairs((starter(base), starter(head)), tasks(seed))
+    for _ in range(pairs):
+        measured.measure()
+    return list(zip(measured.records(BASE), measured.records(HEAD), strict=True))
+
+
+def measure_injection(repository: TrialRepository, columns: Columns, pairs: int, seed: int) -> list[Injected]:
+    """The slowdown of each slowed cell, by so many pairs of processes."""
+    found = []
+    with open_revisions(START, repository.slowed(columns), repository.folder) as revisions:
+        for base, head in paired_records(revisions.base, revisions.head, pairs, seed):
+            if base.kernel == SLOWED:
+                logs = paired_logs(base, head)
+                ratio, seq_len = paired_shift(logs).ratio(0.95), base.problem.seq_len
+                found.append(
+                    Injected(
+                        seq_len, columns[seq_len], ratio.ratio - 1, ratio.low - 1, ratio.high - 1, len(logs)
+                    )
+                )  # fmt: skip
+    return found
+
+
+def calibrate(
+    repository: TrialRepository, aim: float, columns: Columns | None, check_pairs: int, report: Report
+) -> list[Injected]:
+    """Extra work that makes the SLOWED kernel slower by `aim`, as check_pairs fresh pairs show it.
+
+    columns: where to start; None: by count of the multiplications. Raises NotReached where no check's interval lies
+    within the tolerance."""
+    if columns is None:
+        whole = 3 * N_HEAD * HEAD_DIM
+        columns = _searched(
+            repository, aim, {seq_len: round(0.7 * aim * seq_len * whole / ROWS) for seq_len in SEQ_LENS}, report
+        )
+    for number in range(CHECKS):
+        found = measure_injection(repository, columns, check_pairs, seed=5000 + number)
+        report(f"checked {100 * aim:g} %: " + "; ".join(one.told() for one in found))
+        if all(one.holds(aim) for one in found):
+            return found
+        columns = {one.seq_len: one.nearer(aim) for one in found}
+    raise NotReached(
+        f"{100 * aim:g} % could not be shown to within {100 * TOLERANCE:g} percentage points: the machine "
+        f"is too noisy for {check_pairs} pairs ({'; '.join(one.told() for one in found)})"
+    )
+
+
+def _searched(repository: TrialRepository, aim: float, columns: Columns, report: Report) -> Columns:
+    for number in range(SEARCHES):
+        found = measure_injection(repository, columns, SEARCH_PAIRS, seed=3000 + number)
+        report(f"searched {100 * aim:g} %: " + "; ".join(one.told() for one in found))
+        nearer = {one.seq_len: one.nearer(aim) for one in found}
+        if nearer == columns:
+            break
+        columns = nearer
+    return columns

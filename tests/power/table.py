@@ -1,0 +1,84 @@
+"""The stored rows as a Markdown table, beside what they shall reach."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+Gates = list[dict[str, Any]]
+
+# By row: the target in words for forty gates, and whether so many are in keeping with it.
+TARGETS: dict[str, tuple[str, Callable[[Counter[str], int], bool]]] = {
+    "aa-3%": ("at most 1 slower, at least 36 same", lambda c, n: c["slower"] <= 1 and c["same"] >= 0.9 * n),
+    "aa-1%": ("at most 1 slower", lambda c, n: c["slower"] <= 1),
+    "slow-5%": ("found in at least 38", lambda c, n: c["found"] >= 0.95 * n),
+    "slow-3%": ("found in at least 30, never same", lambda c, n: c["found"] >= 0.75 * n and not c["called same"]),
+    "bursts": ("at most 1 slower", lambda c, n: c["slower"] <= 1),
+    "replay-0%": ("at most 1 % slower", lambda c, n: c["slower"] <= 0.01 * n),
+    "replay-5%": ("at least 95 % slower", lambda c, n: c["slower"] >= 0.95 * n),
+}
+
+
+def print_table(rows: Gates) -> None:
+    """What is stored, as Markdown."""
+    print("| row | allowance | slowdown put in | gates | slower | same | inconclusive | faster | seconds a gate"
+          " | target (of 40) | met |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for name in TARGETS:
+        gates = [row for row in rows if row["row"] == name and row["kind"] in ("gate", "replay")]
+        if gates:
+            print(_replay_line(gates[-1]) if gates[-1]["kind"] == "replay" else _line(name, gates))
+    for text in dict.fromkeys(_origin(row) for row in rows):
+        print(f"\n{text}")
+
+
+def _line(name: str, gates: Gates) -> str:
+    counts = counted(gates)
+    seconds = sorted(gate["seconds"] for gate in gates)
+    tenth = seconds[math.ceil(0.9 * len(seconds)) - 1]
+    took = f"{median(seconds):.0f} (nine in ten up to {tenth:.0f}, at most {seconds[-1]:.0f})"
+    told = " | ".join(str(counts[verdict]) for verdict in ("slower", "same", "inconclusive", "faster"))
+    target, met = TARGETS[name]
+    yes = ("yes" if met(counts, len(gates)) else "no") + ("" if len(gates) >= 40 else ", so far")
+    found = f" (found in {counts['found']})" if gates[0]["injected"] else ""
+    return (
+        f"| {name} | {gates[0]['allowance']} | {_injected(gates[-1]['injected'])} | {len(gates)} | {told} | {took} | "
+        f"{target}{found} | {yes} |"
+    )
+
+
+def counted(gates: Gates) -> Counter[str]:
+    """Verdicts of the gates; `found`: those in which a slowed cell is called slower; `called same`: in which one, or
+    all, is called same; `wrongly slower`: in which a cell is that nothing was put into."""
+    counts: Counter[str] = Counter()
+    for gate in gates:
+        counts[gate["verdict"]] += 1
+        slowed = [cell["verdict"] for cell in gate["cells"] if cell["slowed"]]
+        counts["found"] += "slower" in slowed
+        counts["called same"] += bool(slowed) and (gate["verdict"] == "same" or "same" in slowed)
+        counts["wrongly slower"] += any(c["verdict"] == "slower" and not c["slowed"] for c in gate["cells"])
+    return counts
+
+
+def _injected(injected: Gates) -> str:
+    return "; ".join(
+        f"{100 * one['slowdown']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f}) at seq_len {one['seq_len']}"
+        for one in injected
+    )
+
+
+def _replay_line(row: dict[str, Any]) -> str:
+    counts = Counter(row["counts"])
+    told = " | ".join(str(counts[verdict]) for verdict in ("slower", "same", "inconclusive", "faster"))
+    target, met = TARGETS[row["row"]]
+    yes = "yes" if met(counts, row["gates"]) else "no"
+    return f"| {row['row']} | {row['allowance']} | | {row['gates']} | {told} | - | {target} | {yes} |"
+
+
+def _origin(row: dict[str, Any]) -> str:
+    if row["kind"] == "replay":
+        medians = row["medians"]
+        where = f"{medians['machine']}, {medians['date'][:10]}, {medians['conditions']}"
+        return f"Replayed on {row['date'][:10]} from process medians taken on {where}."
+    return f"Measured {row['date'][:10]} on {row['machine']}, at commit {row['commit']}."
