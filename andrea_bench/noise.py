@@ -17,7 +17,6 @@ from andrea_bench.verdicts.replay import replay
 ALLOWANCES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 REPLAYED_GATES = 100
 MOST_SAME = 0.9  # share of A/A gates that must end as `same` for an allowance to count as met
-TURN_SECONDS = 0.15  # as in ab
 MAD_TO_SD = 1.4826  # of a normal distribution
 GATE_SECONDS = 120.0  # the default budget of ab: noise is judged for as many pairs as that allows
 
@@ -40,7 +39,7 @@ def suite_noise(groups: list[Group], device: str, protocol: Protocol, seconds: f
     def start() -> Worker:
         return Worker(device, protocol.threads)
 
-    pairs = Pairs((start, start), tasks, turn_seconds=TURN_SECONDS)
+    pairs = Pairs((start, start), tasks)
     began, longest = time.monotonic(), 0.0
     while pairs.count < 2 or time.monotonic() + longest < began + seconds:
         started = time.monotonic()

@@ -19,10 +19,6 @@ from andrea_bench.store import RunWriter, StoredRun
 from andrea_bench.verdicts import Document, Policy
 from andrea_bench.verdicts.sequential import Trial
 
-# Sampling time of a Group in one turn: short, so that both sides see the same load; a pair costs some seconds
-# for its processes to start whatever the turns take.
-TURN_SECONDS = 0.15
-
 Report = Callable[[str], None]
 
 
@@ -48,7 +44,6 @@ class RevisionTrial:
         self._pairs = Pairs(
             (self._starter(revisions.base), self._starter(revisions.head)),
             _tasks(cells, device, protocol),
-            turn_seconds=TURN_SECONDS,
         )
         self.base, self.head = (self._run(side, protocol) for side in (revisions.base, revisions.head))
 

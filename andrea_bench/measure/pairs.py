@@ -1,14 +1,15 @@
 """Measuring two revisions in pairs of short-lived processes that take turns.
 
-A pair is one fresh process of either side. Both start at once; then, Group by Group, they are measured in turns
-in the order base, head, head, base or its mirror, drawn at random, while the other one waits. What drifts
-hits both alike; what a process is born with (where its memory lies) differs, and makes the pair the unit of
-replication.
+A pair is one fresh process of either side. Both start at once and check every kernel; then, Group by Group, they
+are measured in short turns, each four in the order base, head, head, base or its mirror, drawn at random, while
+the other one waits. What drifts, and load that comes and goes, hits both alike; what a process is born with
+(where its memory lies) differs, and makes the pair the unit of replication.
 """
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import msgspec
 
@@ -19,6 +20,9 @@ from andrea_bench.record import TIMED, Record, Validity
 
 BASE, HEAD = 0, 1
 TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
+# Many short turns rather than few long ones: load that begins or ends within a pair then hits both sides alike.
+FOURS = 4
+TURN_SECONDS = 0.04  # sampling time of a Group in one turn
 
 MakeExecutor = Callable[[], Executor]
 Member = tuple[str, str]  # (op, kernel)
@@ -28,13 +32,16 @@ Cell = tuple[int, Member]  # (index of the Task, member)
 class Pairs:
     """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
 
-    turn_seconds: sampling time of a Group in one turn. The samples of a pair have its number as `block`; those
-    of a side's first turn have `round` 0, of its second 1."""
+    The samples of a pair have its number as `block`; those of a side's first turn have `round` 0, of its second 1,
+    and so on. turn_seconds: sampling time of a Group in one turn. fours: of four turns each, in a pair."""
 
-    def __init__(self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, turn_seconds: float) -> None:
+    def __init__(
+        self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, turn_seconds: float = TURN_SECONDS,
+        fours: int = FOURS,
+    ) -> None:  # fmt: skip
         self.count = 0  # of pairs that were measured
         self.left_out = 0  # samples of a cell in a pair, left out because the machine was held back meanwhile
-        self._make = make
+        self._make, self._fours = make, fours
         self._tasks = [msgspec.structs.replace(task, protocol=_one_turn(task.protocol, turn_seconds)) for task in tasks]
         self._records: tuple[dict[Cell, Record], dict[Cell, Record]] = ({}, {})
         self._open = {(i, member) for i, task in enumerate(tasks) for member in task.members}
@@ -100,10 +107,11 @@ class Pairs:
         measured = False
         for i, task in self._live():
             turns: list[tuple[int, int, list[Record]]] = []
-            for side in self._random.choice(TURNS):
+            timed = msgspec.structs.replace(task, checked=True)
+            for side in chain.from_iterable(self._random.choice(TURNS) for _ in range(self._fours)):
                 number = sum(other == side for other, _, _ in turns)
                 try:
-                    turns.append((side, number, executors[side].run(task, _silent)))
+                    turns.append((side, number, executors[side].run(timed, _silent)))
                 except Lost as lost:
                     member, record = _lost(task, lost)
                     self._records[side][i, member] = record

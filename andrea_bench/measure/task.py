@@ -13,7 +13,8 @@ from andrea_bench.record import Code, Record, cell_id
 class Task(msgspec.Struct, kw_only=True):
     """One Group for one process: which kernels, and where its samples stand in the sweep.
 
-    members: (op, kernel). block: index of the process. order_start: position of its first sample.
+    members: (op, kernel). block: index of the process. order_start: position of its first sample. checked: this
+    process has compared all members with the reference already, and they are only to be timed.
     """
 
     suite: str
@@ -24,6 +25,7 @@ class Task(msgspec.Struct, kw_only=True):
     protocol: Protocol
     block: int = 0
     order_start: int = 0
+    checked: bool = False
     git_commit: str | None = None
     dirty: bool | None = None
 

@@ -119,8 +119,8 @@ class Judged:
             return
         try:
             paired = self._policy.paired
-            base_blocks = _block_times(base, "base", paired=paired)
-            head_blocks = _block_times(head, "head", paired=paired)
+            base_blocks = block_times(base, "base", paired=paired)
+            head_blocks = block_times(head, "head", paired=paired)
             shift = self._shift(base_blocks, head_blocks)
         except Invalid as error:
             self._give(base, head, "inconclusive", f"invalid: {error}")
@@ -213,7 +213,7 @@ def _cure(cell: CellVerdict, least: int, units: str) -> str:
     return f"; the smallest slowdown this data could have shown is {100 * shown:.2g} %; {cure}"
 
 
-def _block_times(record: Record, side: str, *, paired: bool) -> Blocks:
+def block_times(record: Record, side: str, *, paired: bool) -> Blocks:
     """The time of each block, in order of block: the median of its samples; where blocks are paired, and each
     side took several turns in one (`round`), the geometric mean of the turns' medians, so that a drift that
     the turns' order cancels stays cancelled. Raises Invalid where a sample is no time."""
@@ -239,7 +239,7 @@ def _block_times(record: Record, side: str, *, paired: bool) -> Blocks:
 
 def paired_logs(base: Record, head: Record) -> list[float]:
     """Log of head over base for each block that both have, in order of block. Raises Invalid."""
-    before, after = _block_times(base, "base", paired=True), _block_times(head, "head", paired=True)
+    before, after = block_times(base, "base", paired=True), block_times(head, "head", paired=True)
     return [math.log(after[block] / before[block]) for block in before if block in after]
 
 

@@ -1,7 +1,8 @@
 """Trials replayed on stored noise: how often the rule of `sequential` cries wolf, and how often it sleeps.
 
-Each pair of a replayed trial is drawn from log ratios that were seen between two processes of the same code,
-with a random sign (which of the two was called base was chance).
+Each pair of a replayed trial is drawn from pairs of processes of the same code that were seen, all of its cells
+from one pair (a disturbed process is disturbed in all), with a random sign (which of the two was called base was
+chance).
 """
 
 import math
@@ -32,18 +33,26 @@ def replay(
 ) -> Counter[Verdict]:
     """Verdicts of `gates` replayed trials.
 
-    noise: for each cell, log ratios of one pair each. slowdown: true change of the first cell (0.05 is 5 %),
-    the others don't change. max_pairs: as many as the budget lets be measured."""
+    noise: for each cell, log ratios of one pair each, in order of pair; a cell that lacks pairs is drawn from those
+    it has. slowdown: true change of the first cell (0.05 is 5 %), the others don't change. max_pairs: as many as the
+    budget lets be measured."""
     generator = random.Random(seed)
     found: Counter[Verdict] = Counter()
+    most = max((len(cell) for cell in noise), default=0)
+    shifts = [math.log1p(slowdown if i == 0 else 0.0) for i in range(len(noise))]
     for _ in range(gates):
-        shifts = [math.log1p(slowdown if i == 0 else 0.0) for i in range(len(noise))]
+        drawn = [(generator.randrange(most), generator.choice((-1, 1))) for _ in range(max_pairs)]
         logs = [
-            [shift + generator.choice((-1, 1)) * generator.choice(cell) for _ in range(max_pairs)]
+            [shift + sign * cell[pair % len(cell)] for pair, sign in drawn]
             for cell, shift in zip(noise, shifts, strict=True)
         ]
         found[_verdict(logs, policy, max_pairs)] += 1
     return found
+
+
+def log_ratios(base_us: Sequence[float], head_us: Sequence[float]) -> list[float]:
+    """The log ratio of each pair of process medians."""
+    return [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
 
 
 def _verdict(logs: list[list[float]], policy: Policy, max_pairs: int) -> Verdict:

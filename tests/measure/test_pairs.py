@@ -45,6 +45,8 @@ class Process:
 
     def run(self, task: Task, progress: Progress) -> list[Record]:
         machine, brief = self.machine, task.protocol.max_samples == 1
+        # Every process checks the kernels once, before its first turn.
+        assert task.checked != brief
         if not brief:
             machine.turns.append((self.side, task.problem.seq_len))
             machine.measured.append((self.side, tuple(task.members)))
@@ -69,8 +71,8 @@ class Process:
         self.machine.alive -= 1
 
 
-def pairs_of(machine: Machine, tasks: list[Task]) -> Pairs:
-    return Pairs((lambda: machine.make(BASE), lambda: machine.make(HEAD)), tasks, turn_seconds=0.1)
+def pairs_of(machine: Machine, tasks: list[Task], fours: int = 1) -> Pairs:
+    return Pairs((lambda: machine.make(BASE), lambda: machine.make(HEAD)), tasks, turn_seconds=0.1, fours=fours)
 
 
 def verdicts(pairs: Pairs, **policy: float) -> dict[str, str]:
@@ -95,6 +97,17 @@ def test_turns_are_abba_or_baab_group_by_group() -> None:
     record = pairs.records(BASE)[0]
     assert record.block == [b for b in range(12) for _ in range(6)]
     assert record.round == [0, 0, 0, 1, 1, 1] * 12
+
+
+def test_a_group_has_several_fours_of_turns() -> None:
+    machine = Machine()
+    pairs = pairs_of(machine, [make_task(64), make_task(128)], fours=3)
+    for _ in range(6):
+        pairs.measure()
+    assert [n for _, n in machine.turns[:24]] == [64] * 12 + [128] * 12
+    orders = [tuple(side for side, _ in machine.turns[i : i + 4]) for i in range(0, len(machine.turns), 4)]
+    assert set(orders) == {(0, 1, 1, 0), (1, 0, 0, 1)}
+    assert pairs.records(HEAD)[0].round == [n for n in range(6) for _ in range(3)] * 6
 
 
 def test_drift_cancels_in_every_pair() -> None:
