@@ -1,7 +1,7 @@
 """`history`: a benchmark's series over commits, from asv's results."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,7 @@ MOST_ROWS = 60
               metavar="DIR", help="asv's results.")  # fmt: skip
 @click.option("--machine", help="Which machine's, where there are several.")
 @click.option("--environment", help="Which environment's, where there are several.")
-@click.option("--changed", is_flag=True, help="Only series whose level changed.")
+@click.option("--changed", is_flag=True, help="Only series whose level changed, or that lie above their best.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Also as a page to open in a browser; it needs no network.")  # fmt: skip
 @json_option
@@ -29,49 +29,31 @@ def history_command(
 ) -> None:  # fmt: skip
     """Show how the benchmarks that BENCHMARK (a regular expression, as asv's -b) fits went over commits.
 
-    Commits stand in the order of history. A step is a change of level that asv's step detection finds.
+    Commits stand in the order of history. A change of level is what asv's step detection finds. "above its best"
+    compares the latest value with the best level that the series ever had.
     """
     from andrea_bench.cli.console import note, print_json
+    from andrea_bench.tracking.document import history_document
     from andrea_bench.tracking.series import read_history
 
     history = read_history(results, benchmark=benchmark, machine=machine, environment=environment)
-    shown = [series for series in history.series if series.steps or not changed]
+    shown = [series for series in history.series if series.changed() or not changed]
     for text in history.notes:
         note(text)
+    document = history_document(history, shown)
     if html is not None:
+        from andrea_bench.report.content import Subject
         from andrea_bench.report.html import html as as_html
+        from andrea_bench.report.pages.history import history as history_page
         from andrea_bench.store import write_whole
-        from andrea_bench.tracking.page import history_page
 
-        page = history_page(history)
+        page = history_page(Subject(runs=[], facts=None, command="", history=document))
         write_whole(html, as_html([page], f"history on {history.machine}").encode())
         note(f"wrote {html}")
     if as_json:
-        print_json(_document(history, shown))
+        print_json(document)
         return
     _print(history, shown)
-
-
-def _document(history: "History", shown: "list[Series]") -> dict[str, Any]:
-    return {
-        "machine": history.machine,
-        "environment": history.environment,
-        "commits": history.commits,
-        "notes": history.notes,
-        "series": [
-            {
-                "benchmark": one.label.partition("(")[0],
-                "parameters": dict(next(p for p in one.points if p).parameters),
-                "type": one.type,
-                "unit": one.unit,
-                "version": one.version,
-                "status": [point.status if point else None for point in one.points],
-                "values": one.values(),
-                "steps": [{"commit": s.commit, "before": s.before, "old": s.old, "new": s.new} for s in one.steps],
-            }
-            for one in shown
-        ],
-    }
 
 
 def _print(history: "History", shown: "list[Series]") -> None:
@@ -79,8 +61,8 @@ def _print(history: "History", shown: "list[Series]") -> None:
     from rich.text import Text
 
     from andrea_bench.cli.console import console
-    from andrea_bench.tracking.series import sparkline
-    from andrea_bench.tracking.words import change_text, value_text
+    from andrea_bench.report.words import changed_by, tracked
+    from andrea_bench.tracking.series import LEAST_STEP, sparkline
 
     out = console()
     first, last = history.commits[0][:8], history.commits[-1][:8]
@@ -89,13 +71,16 @@ def _print(history: "History", shown: "list[Series]") -> None:
     table.add_column("benchmark", overflow="fold")
     table.add_column("history", no_wrap=True)
     table.add_column("latest", no_wrap=True, justify="right")
-    table.add_column("steps", overflow="fold")
-    for one in sorted(shown, key=lambda series: not series.steps)[:MOST_ROWS]:
-        said = [f"{change_text(step)} at {step.commit[:8]}" for step in one.steps]
-        state = one.state(history.commits)
-        steps = "; ".join([*said, *([state] if state else [])])
-        latest = value_text(one.latest(), one)
-        table.add_row(Text(one.label), Text(sparkline(one.values())), Text(latest), Text(steps))
+    table.add_column("changes", overflow="fold")
+    for one in sorted(shown, key=lambda series: not series.changed())[:MOST_ROWS]:
+        said = [f"{changed_by(step.old, step.new)} at {step.commit[:8]}" for step in one.steps]
+        above = one.from_best() or 0.0
+        if above >= LEAST_STEP:
+            said.append(f"{100 * above:+.3g} % above its best")
+        if state := one.state(history.commits):
+            said.append(state)
+        latest = tracked(one.latest(), one.unit)
+        table.add_row(Text(one.label), Text(sparkline(one.values())), Text(latest), Text("; ".join(said)))
     out.print(table)
     if len(shown) > MOST_ROWS:
         out.print(Text(f"and {len(shown) - MOST_ROWS} series more: name a BENCHMARK, or use --json"))

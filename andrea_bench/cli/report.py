@@ -21,6 +21,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--facts", type=FILE, metavar="FILE", help="Facts that `inspect --save` wrote.")
 @click.option("--claims", type=FILE, metavar="FILE", help="Claims that `claims --json` wrote.")
+@click.option("--history", type=click.Path(path_type=Path), metavar="DIR", help="Results of asv, for a page of them.")
 @click.option("--html", type=FILE, metavar="FILE", help="One file to open in a browser; it needs no network.")
 @click.option("--markdown", type=FILE, metavar="FILE", help="For a pull request: under 60,000 characters.")
 @click.option("--svg", type=FOLDER, metavar="DIR", help="The charts as SVG and PNG; --markdown then shows them.")
@@ -33,6 +34,7 @@ def report_command(
     runs: tuple[Path, ...],
     facts: Path | None,
     claims: Path | None,
+    history: Path | None,
     as_json: bool,
     **given: Path | None,
 ) -> None:
@@ -40,7 +42,7 @@ def report_command(
     from andrea_bench.cli.console import note, print_json
 
     outputs = {name: path for name, path in given.items() if path is not None}
-    if not runs and not facts and not claims:
+    if not runs and not facts and not claims and not history:
         raise BadInput("report: nothing to report on: name a Run, or Facts with --facts FILE")
     if not outputs:
         raise BadInput("report: say what to write: --html, --markdown, --svg, --csv or --parquet")
@@ -50,7 +52,7 @@ def report_command(
         import shlex
 
         typed = (context.find_root().obj or {}).get("arguments", [])
-        pages, subtitle = _pages(runs, facts, claims, shlex.join(["andrea-bench", *typed]))
+        pages, subtitle = _pages(runs, facts, claims, history, shlex.join(["andrea-bench", *typed]))
         written += _write_pages(pages, subtitle, outputs)
     written += _write_cells(runs, outputs)
     if as_json:
@@ -60,16 +62,20 @@ def report_command(
         note(f"wrote {file}")
 
 
-def _pages(runs: tuple[Path, ...], facts: Path | None, claims: Path | None, command: str) -> "tuple[list[Page], str]":
+def _pages(
+    runs: tuple[Path, ...], facts: Path | None, claims: Path | None, history: Path | None, command: str
+) -> "tuple[list[Page], str]":
     """The pages, and whose they are."""
     from andrea_bench.report.content import Subject
     from andrea_bench.report.pages import pages
     from andrea_bench.report.subject import read_claims, read_runs
 
     measured = read_runs(runs, _measured_ceiling)
-    subject = Subject(measured, _compiled(facts), command, read_claims(claims) if claims else None)
+    put_to_test, tracked = read_claims(claims) if claims else None, _tracked(history)
+    subject = Subject(measured, _compiled(facts), command, put_to_test, history=tracked)
     of = [run.label for run in subject.runs] + ([f"compiled kernels ({facts.name})"] if facts else [])
     of += [f"claims ({claims.name})"] if claims else []
+    of += [f"history on {tracked['machine']}"] if tracked else []
     return pages(subject), "; ".join(of)
 
 
@@ -122,6 +128,17 @@ def _measured_ceiling(head: "RunHead") -> "Ceiling | None":
         return None
     source = f"calibrate on {found.measured_at[:10]}"
     return Ceiling(source, found.ceilings.matmul_tflops, found.ceilings.copy_gb_per_s)
+
+
+def _tracked(folder: Path | None) -> dict[str, Any] | None:
+    """What `history --json` says of asv's results."""
+    if folder is None:
+        return None
+    from andrea_bench.tracking.document import history_document
+    from andrea_bench.tracking.series import read_history
+
+    found = read_history(folder)
+    return history_document(found, list(found.series))
 
 
 def _compiled(path: Path | None) -> "CompiledFacts | None":

@@ -56,12 +56,13 @@ class CompiledFacts:
 @dataclass(frozen=True)
 class Subject:
     """What a report is about. command: the one that made the report, as typed. claims: as `claims --json` has
-    them; None where none were given."""
+    them; history: as `history --json` has it; None where none were given."""
 
     runs: list[MeasuredRun]
     facts: CompiledFacts | None
     command: str
     claims: list[dict[str, Any]] | None = None
+    history: dict[str, Any] | None = None
 
 
 # ---- out ---------------------------------------------------------------------------------------------

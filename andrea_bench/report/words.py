@@ -15,6 +15,20 @@ def duration(us: float | None) -> str:
     return ABSENT
 
 
+def tracked(value: float | None, unit: str) -> str:
+    """A value of asv's: `1.86 ms` of seconds, else `3,145,728 bytes`."""
+    if value is None:
+        return ABSENT
+    if unit == "seconds":
+        return duration(value * 1e6)
+    return f"{value:,.0f} {unit}" if value.is_integer() else f"{value:.4g} {unit}"
+
+
+def changed_by(old: float, new: float) -> str:
+    """`+30 %`; in words where the old value is 0."""
+    return f"{100 * (new / old - 1):+.3g} %" if old else "from 0"
+
+
 def significant(value: float, digits: int = 3) -> str:
     """`value` to so many significant digits, without an exponent where it has up to six places."""
     if value == 0:

@@ -19,10 +19,13 @@ def is_tracked(path: Path) -> bool:
 
 def split_revision(path: Path) -> tuple[Path, str | None]:
     """`.asv/results@HEAD~1` as the folder and the revision; a path that exists is a path."""
-    folder, at, revision = str(path).rpartition("@")
-    if not at or path.exists():
+    text = str(path)
+    if path.exists() or "@" not in text:
         return path, None
-    return Path(folder), revision
+    # A machine's name may hold an @ (node@7@HEAD), and so may a revision (HEAD@{1}): the longest path that exists.
+    cuts = [i for i, letter in enumerate(text) if letter == "@"]
+    at = next((i for i in reversed(cuts) if Path(text[:i]).exists()), cuts[-1])
+    return Path(text[:at]), text[at + 1 :]
 
 
 def read_side(path: Path) -> Results:
@@ -56,7 +59,8 @@ def machine_folder(folder: Path, name: str | None) -> Path:
         return folder
     if not folder.is_dir():
         raise BadInput(f"{folder}: there are no results of asv; `asv run` makes them")
-    found = {one.parent.name: one.parent for one in sorted(folder.glob(f"*/{MACHINE}"))}
+    # A machine named `node/7` lies a folder deeper.
+    found = dict(sorted((one.parent.relative_to(folder).as_posix(), one.parent) for one in folder.rglob(MACHINE)))
     if name is not None:
         if name not in found:
             raise BadInput(f"{folder}: has no machine {name!r}; it has {_few(list(found))}")
@@ -101,16 +105,19 @@ def resolve(revision: str, stored: set[str]) -> str:
     raise BadInput(f"{revision}: git knows no such commit, and no results of one are stored")
 
 
-def order(commits: list[tuple[str, int]]) -> list[str]:
-    """Commits (hash, date in ms) in the order of history where git knows all of them; else by date."""
+def order(commits: list[tuple[str, int]]) -> tuple[list[str], str | None]:
+    """Commits (hash, date in ms) in the order of history where git knows all of them; else by date, and why."""
     by_date = [commit for commit, _ in sorted(commits, key=lambda one: (one[1], one[0]))]
-    if not by_date:
-        return []
-    listed = git("rev-list", "--topo-order", "--reverse", "--end-of-options", *by_date)
-    if listed is None:
-        return by_date
-    place = {commit: i for i, commit in enumerate(listed.split())}
-    return sorted(by_date, key=lambda commit: place[commit])
+    listed = git("rev-list", "--topo-order", "--reverse", "--end-of-options", *by_date) if by_date else ""
+    if listed is not None:
+        place = {commit: i for i, commit in enumerate(listed.split())}
+        return sorted(by_date, key=lambda commit: place[commit]), None
+    if git("rev-parse", "--git-dir") is None:
+        return by_date, "ordered by date: this is no git repository"
+    lacking = [commit[:8] for commit in by_date if git("cat-file", "-e", f"{commit}^{{commit}}") is None]
+    shallow = git("rev-parse", "--is-shallow-repository") == "true"
+    cure = "; `git fetch --unshallow` fetches all commits" if shallow else ""
+    return by_date, f"ordered by date: git lacks {len(lacking)} of {len(by_date)} commits ({_few(lacking)}){cure}"
 
 
 def git(*arguments: str) -> str | None:

@@ -101,13 +101,15 @@ def read_results(file: Path) -> Results:
         rows = results.items()
     except (KeyError, AttributeError, TypeError) as error:
         raise BadInput(f"{file}: is no result file of asv: {type(error).__name__} {error}") from None
-    folder = file.parent.name
-    if machine != folder and (file.parent / MACHINE).is_file():
+    # asv takes the machine's name for a path: results of `node/7` lie two folders deep.
+    within = Path(machine).parts
+    above = file.absolute().parents
+    if above[0].parts[-len(within) :] != within and (file.parent / MACHINE).is_file():
         raise BadInput(
-            f"{file}: was measured on machine {machine}, but lies among the results of {folder}; "
-            f"move it to {file.parent.parent / machine}"
+            f"{file}: was measured on machine {machine}, but lies among the results of {file.parent.name}; "
+            f"move it to the folder of {machine}"
         )
-    listed = _listed(file.parent.parent / LISTED)
+    listed = _listed(next((p / LISTED for p in above[1 : 1 + len(within)] if (p / LISTED).is_file()), None))
     points: dict[Key, Point] = {}
     for name, row in rows:
         for point in _points(file, name, row, columns, listed.get(name, _Listed())):
@@ -128,9 +130,9 @@ def read_json(file: Path) -> dict[str, Any]:
     return document
 
 
-def _listed(file: Path) -> dict[str, _Listed]:
+def _listed(file: Path | None) -> dict[str, _Listed]:
     """benchmarks.json: what the last run found. Without it, or where it lacks a benchmark, names are made up."""
-    if not file.is_file():
+    if file is None:
         return {}
     document = read_json(file)
     if document.get("version") != FORMAT:

@@ -5,9 +5,11 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
-from andrea_bench.errors import BadInput
+from andrea_bench.errors import BadInput, EnvironmentUnfit
+from andrea_bench.statistics import change_from_best
 from andrea_bench.tracking.folder import machine_folder, order, result_files
 from andrea_bench.tracking.results import MACHINE_FIELDS, Point, Results, read_results
 
@@ -45,17 +47,43 @@ class Series:
     points: tuple[Point | None, ...]
     steps: tuple[Step, ...] = ()
 
+    def _known(self) -> Point:
+        return next(point for point in reversed(self.points) if point is not None)
+
+    def benchmark(self) -> str:
+        return self._known().benchmark
+
+    def parameters(self) -> dict[str, str]:
+        return dict(self._known().parameters)
+
     def values(self) -> list[float | None]:
         return [point.value if point else None for point in self.points]
 
     def latest(self) -> float | None:
         return next((value for value in reversed(self.values()) if value is not None), None)
 
+    def from_best(self) -> float | None:
+        """Change of the latest value from the best earlier level (0.5 is 50 % more), by which a slowdown in many
+        small steps, or half recovered, is still seen. None where the latest commit has no value, for fewer
+        than three values, and where more is better."""
+        values = self.values()
+        if values[-1] is None or any(point and point.higher_is_better for point in self.points):
+            return None
+        return change_from_best([value for value in values if value is not None])
+
+    def changed(self) -> bool:
+        """Whether its level changed, or its latest value lies above the best level by LEAST_STEP."""
+        return bool(self.steps) or (self.from_best() or 0) >= LEAST_STEP
+
     def state(self, commits: Sequence[str]) -> str:
-        """`gone` where the latest commit lacks it though an earlier one has it, `new` where only the latest has."""
-        if self.points[-1] is None:
+        """What to know of the latest commit: `gone` where it lacks the series, `failed` there, `no value` (asv
+        writes the same for what was skipped and what -b left out), `new` where no other commit has it."""
+        latest = self.points[-1]
+        if latest is None:
             last = max(i for i, point in enumerate(self.points) if point is not None)
             return f"gone after {commits[last][:8]}"
+        if latest.status != "ok":
+            return f"{'failed' if latest.status == 'failed' else 'no value'} at {commits[-1][:8]}"
         return "new" if len(commits) > 1 and not any(self.points[:-1]) else ""
 
 
@@ -75,15 +103,21 @@ def read_history(
     folder: Path, *, benchmark: str | None = None, machine: str | None = None, environment: str | None = None
 ) -> History:
     """The series of the benchmarks that the regular expression `benchmark` fits (as asv's -b), or of all.
-    Raises BadInput for a folder without results, mixed machines or environments, and a name that fits none."""
+    Raises BadInput for a folder without results, mixed machines, and a name that fits none;
+    EnvironmentUnfit without asv."""
+    if find_spec("asv") is None:
+        raise EnvironmentUnfit(
+            "history: changes of level are found by asv's step detection, and asv is not installed here; "
+            "`pip install 'andrea-bench[asv]'` brings it"
+        )
     own = machine_folder(folder, machine)
     results = [read_results(file) for file in result_files(own)]
     if not results:
         raise BadInput(f"{own}: holds no results yet; `asv run` makes them")
-    results = _of_one_environment(own, results, environment)
+    results, others = _of_one_environment(own, results, environment)
     _refuse_mixed_machines(results)
     by_commit = {one.commit: one for one in results}
-    commits = order([(one.commit, one.date_ms) for one in results])
+    commits, unordered = order([(one.commit, one.date_ms) for one in results])
     ordered = [by_commit[commit] for commit in commits]
     keys: dict[tuple[object, ...], list[Point | None]] = defaultdict(lambda: [None] * len(commits))
     for i, one in enumerate(ordered):
@@ -95,30 +129,30 @@ def read_history(
         raise BadInput(f"no benchmark fits {benchmark!r}; there are {', '.join(known)}")
     shown = [one for one in made if any(value is not None for value in one.values())]
     return History(
-        machine=own.name,
+        machine=ordered[-1].machine,
         environment=ordered[-1].environment,
         commits=tuple(commits),
         dates_ms=tuple(one.date_ms for one in ordered),
         series=tuple(shown),
-        notes=_notes(made, shown),
+        notes=others + ([unordered] if unordered else []) + _systems(ordered) + _notes(made, shown),
     )
 
 
-def _of_one_environment(folder: Path, results: list[Results], name: str | None) -> list[Results]:
+def _of_one_environment(folder: Path, results: list[Results], name: str | None) -> tuple[list[Results], list[str]]:
+    """The results of the environment of that name, or of the one that the newest commit was measured in, and a
+    note of the others."""
     found = sorted({one.environment for one in results})
-    if name is None and len(found) > 1:
-        raise BadInput(
-            f"{folder}: has results of {len(found)} environments; choose with --environment: {', '.join(found)}"
-        )
-    chosen = [one for one in results if name in (None, one.environment)]
-    if not chosen:
+    if name is not None and name not in found:
         raise BadInput(f"{folder}: has no environment {name!r}; it has {', '.join(found)}")
-    return chosen
+    chosen = name or max(results, key=lambda one: (one.date_ms, one.environment)).environment
+    others = [one for one in found if one != chosen]
+    note = f"{chosen} only; `history --environment` shows {' or '.join(others)}"
+    return [one for one in results if one.environment == chosen], [note] if others and name is None else []
 
 
 def _refuse_mixed_machines(results: list[Results]) -> None:
-    """Two machines under one name can't be one series."""
-    for name in MACHINE_FIELDS:
+    """Two machines under one name can't be one series. An update of the operating system is no other machine."""
+    for name in (one for one in MACHINE_FIELDS if one != "os"):
         seen: dict[str, Results] = {}
         for one in results:
             # Memory differs by a few pages from one boot to the next.
@@ -147,10 +181,12 @@ def _series(commits: list[str], points: list[Point | None]) -> Series:
     return Series(**{**made.__dict__, "steps": tuple(find_steps(made))})
 
 
+# Why not E-divisive: apache-otava 0.8, its kept implementation, requires numpy 2.2 and scipy below 1.17 (older than
+# ours) and clients of BigQuery and Slack; signal-processing-algorithms was last released in 2024.
 def find_steps(series: Series) -> list[Step]:
-    """Changes of level by asv's step detection (a piecewise constant fit in L1, its number of steps by
-    cross-validation), which `asv publish` uses too; of at least LEAST_STEP. Deterministic values change
-    whenever they do."""
+    """Changes of level by asv's step detection (a piecewise constant fit in L1 that chooses its number of
+    steps itself), which `asv publish` uses too; of at least LEAST_STEP. Deterministic values change whenever
+    they do."""
     values = series.values()
     at = [i for i, value in enumerate(values) if value is not None]
     if len(at) < 2:
@@ -186,6 +222,12 @@ def sparkline(values: Sequence[float | None]) -> str:
         GAP if value is None else BARS[int((value - low) / span * (len(BARS) - 1) + 0.5) if span else 0]
         for value in values
     )
+
+
+def _systems(ordered: list[Results]) -> list[str]:
+    """Updates of the operating system, which can move every series at once."""
+    named = [(one.machine_facts.get("os", ""), one.commit[:8]) for one in ordered]
+    return [f"os: {old} -> {new} at {at}" for (old, _), (new, at) in itertools.pairwise(named) if old != new]
 
 
 def _notes(made: list[Series], shown: list[Series]) -> list[str]:

@@ -91,11 +91,13 @@ class _Judged:
                 warnings.append(f"{name}: {before} -> {after}")
 
     def _pair(self, base: Point, head: Point | None) -> None:
-        if head is None:
+        if head is None or (base.status == "ok" and head.status == "skipped" and base.version == head.version):
+            # asv writes the same for what was skipped and what -b left out.
+            gone = "is missing in head" if head is None else "was skipped or not selected in head"
             if base.status == "ok":
-                self._document.only_base.append(_name(base))
+                self._document.only_base.append(_name(base, None if head is None else gone))
                 if not self._policy.allow_missing:
-                    self._give(base, "broken", "was ok, is missing in head (--allow-missing lets it pass)")
+                    self._give(base, "broken", f"was ok, {gone} (--allow-missing lets it pass)")
         elif base.version != head.version:
             self._give(head, "not_comparable", f"the benchmark's version changed: {base.version} -> {head.version}")
         elif base.status != "ok":
@@ -104,7 +106,7 @@ class _Judged:
             else:
                 self._document.not_timed.append(_name(head, f"{base.status} in base, {head.status} in head"))
         elif head.status != "ok":
-            self._give(head, "broken", f"was ok, {'failed' if head.status == 'failed' else 'is skipped'} in head")
+            self._give(head, "broken", "was ok, failed in head")
         elif base.type == "time":
             self._time(base, head)
         else:

@@ -39,7 +39,7 @@ def test_json_is_strict_and_holds_every_value(capsys: pytest.CaptureFixture[str]
     (series,) = document["series"]
     assert series["parameters"] == {"kernel": "sdpa", "head_dim": "64"}
     assert series["values"] == [2e-3, None] + [2e-3] * 6 and series["status"][1] == "failed"
-    assert series["steps"] == []
+    assert series["steps"] == [] and series["from_best"] == 0.0 and len(document["dates_ms"]) == 8
 
 
 def test_only_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +55,26 @@ def test_the_page_loads_nothing_and_escapes_names(capsys: pytest.CaptureFixture[
     outside = set(re.findall(r"""(?:src|href)\s*=\s*["'](https?:[^"']*)""", page))
     assert not outside and "<svg" in page and "Changes of level" in page
     assert "<b>exact" not in page and "00000005" in page
+
+
+def test_the_page_of_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    """What changed stands in tables and is drawn; so it does in Markdown, beside what the report lacks."""
+    assert main(["report", "--history", ".asv/results", "--html", "r.html", "--markdown", "r.md"]) == 0
+    page, text = Path("r.html").read_text(), Path("r.md").read_text()
+    assert 'id="history"' in page and page.count("<svg") == 2 and "history on node" in page
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](https?:[^"']*)""", page)
+    for said in ("Changes of level", "+30 %", "from 0", "16 bytes", "1.31 ms", "Above the best earlier level"):
+        assert said in page and said in text.replace("\\", "")
+    assert "## History" in text
+
+
+def test_a_report_of_one_commit_says_why_it_has_no_history(capsys: pytest.CaptureFixture[str]) -> None:
+    write(Path("one"), 1, {TIME: times([1e-3, 2e-3], PARAMS)})
+    assert main(["report", "--history", "one", "--markdown", "r.md", "--json"]) == 0
+    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    assert left_out["history"] == "no benchmark has values at two commits yet"
+    assert main(["report", "--history", "none", "--markdown", "r.md"]) == 2
+    assert "none: there are no results of asv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,8 @@ def test_a_shallow_clone(repository: tuple[Path, list[str]], tmp_path: Path, mon
     assert side("@HEAD") == made[3]
     with pytest.raises(BadInput, match="shallow"):
         side("@HEAD~1")
+    _, why = order([(made[3], 2), (made[2], 1)])
+    assert why is not None and f"git lacks 1 of 2 commits ({made[2][:8]}); `git fetch --unshallow`" in why
 
 
 def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,14 +99,25 @@ def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert side(f"@{commit(7)[:8]}") == commit(7)
     with pytest.raises(BadInput, match="no git repository"):
         side("@HEAD")
-    assert order([(commit(2), 20), (commit(1), 30)]) == [commit(2), commit(1)]
+    assert order([(commit(2), 20), (commit(1), 30)]) == (
+        [commit(2), commit(1)],
+        "ordered by date: this is no git repository",
+    )
 
 
 def test_order_is_that_of_history(repository: tuple[Path, list[str]]) -> None:
     _, made = repository
-    assert order([(made[3], 1), (made[1], 3), (made[2], 2)]) == made[1:]
-    # One that git lacks: by date.
-    assert order([(made[3], 1), ("deadbeef" + "0" * 32, 2)])[0] == made[3]
+    assert order([(made[3], 1), (made[1], 3), (made[2], 2)]) == (made[1:], None)
+    assert order([]) == ([], None)
+
+
+def test_a_commit_that_git_lacks_makes_the_order_that_of_dates(repository: tuple[Path, list[str]]) -> None:
+    _, made = repository
+    gone = "deadbeef" + "0" * 32
+    assert order([(made[3], 1), (gone, 2), (made[2], 3)]) == (
+        [made[3], gone, made[2]],
+        "ordered by date: git lacks 1 of 3 commits (deadbeef)",
+    )
 
 
 def test_machines(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from asv_files import COUNTED, TIME, commit, times, write
 
+from andrea_bench.cli.main import main
 from andrea_bench.errors import BadInput
 from andrea_bench.tracking.series import History, read_history, sparkline
 
@@ -103,14 +106,74 @@ def test_a_reboot_is_no_other_machine(tmp_path: Path) -> None:
     assert len(read_history(tmp_path).commits) == 2
 
 
-def test_environments_are_chosen(tmp_path: Path) -> None:
+def test_the_newest_commits_environment_is_shown_and_others_are_named(tmp_path: Path) -> None:
     write(tmp_path, 1, {TIME: times([1.0], EAGER)})
     write(tmp_path, 2, {TIME: times([9.0], EAGER)}, env="venv-torch2.12")
-    with pytest.raises(BadInput, match="2 environments"):
-        read_history(tmp_path)
-    assert read_history(tmp_path, environment="venv-torch2.12").commits == (commit(2),)
+    found = read_history(tmp_path)
+    assert (found.environment, found.commits) == ("venv-torch2.12", (commit(2),))
+    assert "venv-torch2.12 only; `history --environment` shows venv-py3.11" in found.notes
+    other = read_history(tmp_path, environment="venv-py3.11")
+    assert other.commits == (commit(1),) and not any("only" in note for note in other.notes)
     with pytest.raises(BadInput, match="no environment 'x'"):
         read_history(tmp_path, environment="x")
+
+
+def test_an_update_of_the_system_is_a_note(tmp_path: Path) -> None:
+    write(tmp_path, 1, {TIME: times([1.0], EAGER)})
+    write(tmp_path, 2, {TIME: times([1.0], EAGER)}, facts={"os": "Linux 6.2"})
+    found = read_history(tmp_path)
+    assert len(found.commits) == 2 and "os: Linux 6.1 -> Linux 6.2 at 00000002" in found.notes
+
+
+def test_a_commit_that_no_longer_exists_is_said(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    assert "ordered by date: git lacks 2 of 2 commits (00000001, 00000002)" in history(tmp_path, [1.0, 1.0]).notes
+
+
+@pytest.mark.parametrize(
+    ("latest", "state"), [(None, "failed at 00000003"), (float("nan"), "no value at 00000003"), (1.0, "")]
+)
+def test_what_the_latest_commit_has_no_value_of(tmp_path: Path, latest: float | None, state: str) -> None:
+    found = history(tmp_path, [1.0, 1.0, latest])
+    assert found.series[0].state(found.commits) == state
+
+
+@pytest.mark.parametrize(
+    ("values", "change"),
+    [
+        ([10, 10, 20, 20, 15, 15], 0.5),  # half recovered: still above the level that it had
+        ([10, 10, 10, 10], 0.0),  # a zero is a number, not "not known"
+        ([10, 10, 12, None], None),  # the latest commit has no value to compare
+        ([10, 10], None),
+    ],
+)
+def test_the_latest_value_against_the_best_level(tmp_path: Path, values: list[float], change: float | None) -> None:
+    (series,) = history(tmp_path, values).series
+    assert series.from_best() == (None if change is None else pytest.approx(change))
+
+
+def test_a_slow_drift_can_not_creep_in(tmp_path: Path) -> None:
+    """Each commit takes 1 % more: no step is one of 5 %, the whole is 21 %."""
+    (series,) = history(tmp_path, [1.01**i for i in range(21)]).series
+    assert series.from_best() == pytest.approx(1.01**19 - 1)
+    assert series.changed()
+
+
+def test_more_may_be_better(tmp_path: Path) -> None:
+    (series,) = history(tmp_path, [1.0, 1.0, 2.0], "a.track_score", []).series
+    assert series.from_best() is None and not history(tmp_path, [1.0, 1.0, 1.0]).series[0].changed()
+
+
+@pytest.mark.parametrize("arguments", [["history"], ["report", "--history", ".", "--markdown", "m.md"]])
+def test_without_asv_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    history(tmp_path, [1.0, 1.0])
+    for name in [*(one for one in sys.modules if one.startswith("asv.")), "asv"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(arguments) == 4
+    error = capsys.readouterr().err
+    assert "pip install 'andrea-bench[asv]'" in error and "step detection" in error and error.count("\n") == 1
 
 
 def test_names_are_chosen_as_by_asv(tmp_path: Path) -> None:

@@ -80,6 +80,20 @@ def test_what_no_longer_runs_is_broken(value: float | None, word: str, capsys: p
     assert code == 1 and document["verdict"] == "broken" and word in document["cells"][0]["reason"]
 
 
+def test_a_part_that_b_selected_is_gated_alone_where_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """asv writes NaN for what -b left out, too, and other benchmarks are not in the file at all."""
+    params = [["'a'", "'b'"], ["64"]]
+    base = {TIME: times([1.0, 1.0], params), COUNTED: [[0], [["'a'"]], "1"]}
+    head = {TIME: times([1.0, math.nan], params)}
+    code, document = gate(base, head, capsys)
+    assert code == 1 and [c["verdict"] for c in document["cells"]].count("broken") == 2
+    code, document = gate(base, head, capsys, "--allow-missing")
+    assert code == 0 and len(document["cells"]) == 1
+    assert [c["kernel"] for c in document["only_base"]] == ["b, 64", "a"]
+    # What failed is no missing part.
+    assert gate(base, {TIME: times([1.0, None], params)}, capsys, "--allow-missing")[0] == 1
+
+
 def test_what_runs_anew_is_new(capsys: pytest.CaptureFixture[str]) -> None:
     base = {TIME: times([math.nan, 1.0], [["'a'", "'b'"], ["64"]])}
     code, document = gate(base, {TIME: times([1.0, 1.0], [["'a'", "'b'"], ["64"]])}, capsys)

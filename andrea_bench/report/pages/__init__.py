@@ -7,6 +7,7 @@ from andrea_bench.report.pages.alignment import alignment
 from andrea_bench.report.pages.answers import answers_first
 from andrea_bench.report.pages.claims import claims
 from andrea_bench.report.pages.fusing import fusing
+from andrea_bench.report.pages.history import history
 from andrea_bench.report.pages.machine import machine
 from andrea_bench.report.pages.roofline import roofline
 from andrea_bench.report.pages.rows import all_rows
@@ -24,6 +25,7 @@ PAGES: tuple[Callable[[Subject], Page], ...] = (
     roofline,
     structure,
     claims,
+    history,
     all_rows,
 )
 
