@@ -96,6 +96,18 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Block:
+    """How one launch of attention cuts its work. A block holds `rows` (of queries; in the part `dkv` of keys) and
+    walks the other side `columns` at a time, with matrix_products for each pair of tiles."""
+
+    rows: int
+    columns: int
+    warps: int
+    matrix_products: int = 2
+    part: str = "forward"
+
+
+@dataclass(frozen=True)
 class Kernel:
     """What the registry knows of a kernel without importing torch or triton."""
 
@@ -113,6 +125,7 @@ class Kernel:
     launches: Callable[[Problem, str], list[TritonLaunch]] | None = None
     candidates: Callable[[Problem, str], list[Candidate]] | None = None
     computed_width: Callable[[Problem], int] | None = None
+    blocks: Callable[[Problem, str], list[Block]] | None = None
 
     @property
     def summary(self) -> str:
@@ -190,8 +203,8 @@ _REGISTRY: dict[tuple[str, str], Kernel] = {}
 def kernel(op: Op, name: str | None = None, **needs: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
     """Mark a function as a Kernel of `op`. `needs` are the fields of Kernel: devices, dtypes, directions,
     modules, part, check, workspace_bytes, compile_seconds, launches, candidates,
-    computed_width (how wide a row of head_dim is computed, where the kernel knows). Raises ValueError for a name
-    taken twice."""
+    computed_width (how wide a row of head_dim is computed, where the kernel knows), blocks (the launches of attention
+    on a compute capability, without triton). Raises ValueError for a name taken twice."""
     if op not in OPS:
         raise unknown_name("op", op, OPS)
 

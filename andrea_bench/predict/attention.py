@@ -1,12 +1,14 @@
 """The time of attention: blocks of query tiles that walk the key tiles they see, or the score matrix written
 and read; and decoding, which reads the KV cache."""
 
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
 import msgspec
 
 from andrea_bench.hardware import Gpu, occupancy
+from andrea_bench.kernel import Block
 from andrea_bench.predict.efficiency import Known, find_efficiency
 from andrea_bench.predict.families import MMA_SYNC_SHARE, UNFUSED, AttentionFamily
 from andrea_bench.predict.matrix_product import matmul
@@ -21,6 +23,7 @@ from andrea_bench.predict.prediction import (
     expect,
     in_sequence,
     rates,
+    together,
 )
 from andrea_bench.predict.schedule import makespan
 from andrea_bench.problem import ELEMENT_BYTES, Problem
@@ -37,35 +40,36 @@ UNFUSED_CHECK = "attention with its scores in memory was up to a half slower tha
 
 
 def tiled_attention(gpu: Gpu, problem: Problem, family: AttentionFamily, known: Known) -> Prediction:
-    """One pass (forward or backward) of a kernel that keeps the scores on chip, in one launch."""
-    bound = tiled_bound(gpu, problem, family)
+    """One pass (forward or backward) of a kernel that keeps the scores on chip."""
+    bounds = [tiled_bound(gpu, problem, family, block) for block in family.blocks(problem, gpu.compute_capability)]
     key = (gpu.compute_capability, family.name, problem.direction)
     efficiency = find_efficiency(*key, known).at_head_dim(problem.head_dim)
     if ELEMENT_BYTES[problem.dtype] == 4:
         reason = f"its efficiency is that of 16-bit types, not of {problem.dtype}"
         efficiency = msgspec.structs.replace(efficiency, outside=(*efficiency.outside, reason))
-    return expect(gpu, bound, efficiency, key, problem.flops("attention"))
+    flops = problem.flops("attention")
+    found = expect(gpu, together(bounds), efficiency, key, flops)
+    return msgspec.structs.replace(found, launches=len(bounds))
 
 
-def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
-    """The bound of one launch: the key tiles that each query tile sees, over the SMs in launch order."""
+def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily, block: Block) -> Bound:
+    """The bound of one launch: the tiles of the other side that each block walks, over the SMs in launch order."""
     moved = problem.min_bytes("attention")
     check_memory(gpu, moved)
     rate = rates(gpu, problem.dtype, tensor_share=family.tensor_share(gpu.compute_capability))
     width = family.computed_width(problem.head_dim, gpu.compute_capability)
-    rows, columns, warps = family.tile(gpu.compute_capability, width, problem.causal)
-    rows = min(rows, max(16, 1 << (problem.seq_len - 1).bit_length()))
-    seen = _seen_key_tiles(problem, rows, columns)
-    if family.longest_first:
-        seen = sorted(seen, reverse=True)
-    copies = problem.batch * problem.n_head
+    walk = _walk(problem, block)
+    rows, columns = walk.rows, block.columns
+    seen = sorted(walk.seen, reverse=True) if family.longest_first else walk.seen
+    copies = walk.copies
     if family.one_block_per_head:
         seen = [sum(seen)]
-    per_tile = _tile_us(gpu, rate, problem, family, rows, columns, width)
-    resident = min(_blocks_per_sm(gpu, problem, rows, columns, width, warps), ceil(len(seen) * copies / rate.sm_count))
+    per_tile = _tile_us(gpu, rate, problem, family, block, rows, width)
+    wanted = ceil(len(seen) * copies / rate.sm_count)
+    resident = min(_blocks_per_sm(gpu, problem, rows, columns, width, block.warps), wanted)
     # One warp per sub-partition can't overlap its own exp with its own matrix products; two can.
     takes_turns = gpu.compute_capability in family.takes_turns_on
-    overlapped = not takes_turns and resident * warps >= 2 * gpu.architecture.sub_partitions_per_sm
+    overlapped = not takes_turns and resident * block.warps >= 2 * gpu.architecture.sub_partitions_per_sm
     longest = max(per_tile.values())
     in_turn = longest if overlapped else max(longest, per_tile[rate.matrix_unit] + per_tile["exp"])
     latency = DRAM_LATENCY_US / resident
@@ -79,7 +83,6 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
     parts = {unit: us * work / rate.sm_count * stretch for unit, us in per_tile.items()}
     parts["l2"] = max(parts["l2"], rate.l2_us(moved))
     parts |= {"dram": rate.dram_us(moved), "launch": LAUNCH_US}
-    products = _products(problem, family)
     return Bound(
         time_us=max(ends, *parts.values()),
         in_turn_us=max(ends_in_turn, *parts.values()),
@@ -88,13 +91,9 @@ def tiled_bound(gpu: Gpu, problem: Problem, family: AttentionFamily) -> Bound:
         tail_efficiency=1 / stretch,
         tile=(rows, columns),
         computed_width=width,
-        flops_issued=2 * products * rows * columns * width * round(work),
+        flops_issued=2 * block.matrix_products * rows * columns * width * round(work),
         outside=_outside(blocks, rate, problem),
     )
-
-
-def _products(problem: Problem, family: AttentionFamily) -> int:
-    return family.backward_products if problem.direction == "backward" else FORWARD_PRODUCTS
 
 
 def _outside(blocks: int, rate: Rates, problem: Problem) -> tuple[str, ...]:
@@ -106,32 +105,55 @@ def _outside(blocks: int, rate: Rates, problem: Problem) -> tuple[str, ...]:
     return reasons
 
 
-def _seen_key_tiles(problem: Problem, rows: int, columns: int) -> list[float]:
-    """Key tiles that each query tile of one head visits, from the first query on; causal is aligned
-    bottom-right. Longer sequences than MAX_TILES tiles are grouped, each group with its tiles' sum spread
-    evenly."""
-    tiles = ceil(problem.seq_len / rows)
-    all_keys = ceil(problem.kv_len / columns)
-    if not problem.causal:
+@dataclass(frozen=True)
+class _Walk:
+    """rows: of a block. seen: tiles of the other side that each block of one head walks, from the first on.
+    copies: heads that have such blocks, in all sequences."""
+
+    rows: int
+    seen: list[float]
+    copies: int
+
+
+def _walk(problem: Problem, block: Block) -> _Walk:
+    """Blocks of queries walk the keys that they see; blocks of keys (dkv) the queries that see them, of every
+    query head of their group. Causal is aligned bottom-right, so that from the last one on a key is seen by one
+    more query each."""
+    keys_own = block.part == "dkv"
+    own, other = (problem.kv_len, problem.seq_len) if keys_own else (problem.seq_len, problem.kv_len)
+    rows = min(block.rows, max(16, 1 << (own - 1).bit_length()))
+    shift = None if not problem.causal else 0 if keys_own else other - own
+    seen = _seen_tiles(own, other, rows, block.columns, shift)
+    if not keys_own:
+        return _Walk(rows, seen, problem.batch * problem.n_head)
+    group = problem.n_head // problem.n_kv_head
+    return _Walk(rows, [group * tiles for tiles in seen], problem.batch * problem.n_kv_head)
+
+
+def _seen_tiles(own: int, other: int, rows: int, columns: int, shift: int | None) -> list[float]:
+    """Tiles of `other` that each tile of `own` visits, of which row i sees i + shift and those before (None: all).
+    More than MAX_TILES tiles are grouped, each group with its tiles' sum spread evenly."""
+    tiles = ceil(own / rows)
+    all_others = ceil(other / columns)
+    if shift is None:
         grouped = min(tiles, MAX_TILES)
-        return [all_keys * tiles / grouped] * grouped
-    shift = problem.kv_len - problem.seq_len
+        return [all_others * tiles / grouped] * grouped
     group = ceil(tiles / MAX_TILES)
     seen = []
     for first in range(0, tiles, group):
         last = min(first + group, tiles)
-        middle_row = (first + last) / 2 * rows if group > 1 else min(last * rows, problem.seq_len)
-        keys = min(max(middle_row + shift, 1), problem.kv_len)
-        seen.append(float(ceil(keys / columns) * (last - first)))
+        middle_row = (first + last) / 2 * rows if group > 1 else min(last * rows, own)
+        visible = min(max(middle_row + shift, 1), other)
+        seen.append(float(ceil(visible / columns) * (last - first)))
     return seen
 
 
 def _tile_us(
-    gpu: Gpu, rate: Rates, problem: Problem, family: AttentionFamily, rows: int, columns: int, width: int
+    gpu: Gpu, rate: Rates, problem: Problem, family: AttentionFamily, block: Block, rows: int, width: int
 ) -> dict[str, float]:
     """What one (query tile, key tile) takes of each unit of an SM, in microseconds."""
     element = ELEMENT_BYTES[problem.dtype]
-    products = _products(problem, family)
+    products, columns = block.matrix_products, block.columns
     warpgroups = family.instruction == "best" and gpu.compute_capability in MMA_SYNC_SHARE
     rows_per_reading = WARPGROUP_ROWS if warpgroups else WARP_ROWS
     keys_and_values = 2 * columns * width * element

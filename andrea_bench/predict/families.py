@@ -1,7 +1,8 @@
 """Kernel families: how the kernels of one family cut attention into tiles, and how wide they compute.
 
 Widths and tiles are those of the implementations' sources (flash-attention 0251105a, PyTorch 001f694a,
-xformers 7a3838f3, torch 2.14.1's flex templates); what a project's own kernel does is in its file.
+xformers 7a3838f3, torch 2.14.1's flex templates, the Triton tutorial at 003da478); the project's own kernels are
+asked themselves.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from andrea_bench.errors import Unsupported
+from andrea_bench.kernel import Block, Kernel, find_kernel
+from andrea_bench.problem import Problem
 
 Instruction = Literal["best", "mma.sync"]
 
@@ -26,10 +29,10 @@ class AttentionFamily:
     architecture (wgmma, tcgen05) or mma.sync on all. longest_first: whether causal blocks are launched in
     that order. one_block_per_head: a block walks all query tiles of its (batch, head). max_head_dim: the
     widest that it does. head_dim_step: of what head_dim must be a multiple. only_on: the compute
-    capabilities that it is for (none: all). backward_products: matrix products per (query tile, key tile)
-    of its backward pass; forward has two. takes_turns_on: the
-    compute capabilities where one block fills an SM and its warpgroups take turns, so that exp adds to the
-    matrix products; the published figures at head_dim 64, 128 and 256 show that.
+    capabilities that it is for (none: all). takes_turns_on: the compute capabilities where one block fills an
+    SM and its warpgroups take turns, so that exp adds to the matrix products; the published figures at head_dim
+    64, 128 and 256 show that. backward_products: matrix products per (query tile, key tile) of its backward
+    pass, which is one launch; forward has two. kernel: of the project, whose own table of tiles is asked.
     """
 
     name: str
@@ -43,6 +46,17 @@ class AttentionFamily:
     backward_products: int = 5
     takes_turns_on: tuple[str, ...] = ()
     head_dim_step: int = 1
+    kernel: str | None = None
+
+    def blocks(self, problem: Problem, compute_capability: str) -> list[Block]:
+        """The launches of one pass (forward or backward). Raises Unsupported as computed_width does."""
+        width = self.computed_width(problem.head_dim, compute_capability)
+        if self.kernel is not None:
+            own = find_kernel("attention", self.kernel).blocks
+            assert own is not None
+            return own(problem, compute_capability)
+        rows, columns, warps = self.tile(compute_capability, width, problem.causal)
+        return [Block(rows, columns, warps, self.backward_products if problem.direction == "backward" else 2)]
 
     def computed_width(self, head_dim: int, compute_capability: str) -> int:
         """Raises Unsupported for a head_dim or an architecture that the family does not do."""
@@ -65,12 +79,6 @@ def up_to(*buckets: int) -> Callable[[int], int]:
 
 def multiple_of(step: int) -> Callable[[int], int]:
     return lambda head_dim: -(-head_dim // step) * step
-
-
-def _exact(head_dim: int) -> int:
-    """A multiple of 16 in power-of-two parts; 240 would have four of them and is computed as 256."""
-    width = multiple_of(16)(head_dim)
-    return 256 if width == 240 else width
 
 
 def power_of_two(head_dim: int) -> int:
@@ -109,7 +117,7 @@ def _efficient_tile(compute_capability: str, width: int, causal: bool) -> tuple[
     return (64, 64, 4) if width <= 64 else (64, 128, 8) if width <= 128 else (32, 128, 4)
 
 
-def _triton_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
+def _tutorial_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, int, int]:
     return 128, 64, 4 if width <= 64 else 8
 
 
@@ -121,6 +129,18 @@ _FLASH_2 = AttentionFamily("flash_attention_2", up_to(32, 64, 96, 128, 192, 256)
 _EFFICIENT = AttentionFamily(
     "memory_efficient", up_to(64, 128, 65536), _efficient_tile, "mma.sync", max_head_dim=65536, head_dim_step=8
 )
+
+
+def _own(kernel: str, *, family: str = "triton", one_block_per_head: bool = False) -> AttentionFamily:
+    """A kernel of the project: its width and its tiles are what it says of itself."""
+
+    def width(head_dim: int) -> int:
+        found: Kernel = find_kernel("attention", kernel)
+        assert found.computed_width is not None
+        return found.computed_width(Problem(n_head=1, head_dim=head_dim))
+
+    return AttentionFamily(family, width, _tutorial_tile, one_block_per_head=one_block_per_head, kernel=kernel)
+
 
 # Kernel name -> family. Names that are no kernel of the project are implementations that are only cited.
 TILED: dict[str, AttentionFamily] = {
@@ -137,13 +157,12 @@ TILED: dict[str, AttentionFamily] = {
     "xformers": _EFFICIENT,
     "flashinfer": AttentionFamily("flashinfer", up_to(64, 128, 256), _flash_2_tile, "mma.sync"),
     "flex": AttentionFamily("flex", power_of_two, _flex_tile, longest_first=False),
-    # dQ and dK, dV are two launches, each of which computes the scores and their gradient again.
-    "triton_exact": AttentionFamily("triton", _exact, _triton_tile, backward_products=7),
-    "triton_padded": AttentionFamily("triton", power_of_two, _triton_tile, backward_products=7),
-    "triton_scalar_loads": AttentionFamily("triton_scalar_loads", _exact, _triton_tile, backward_products=7),
-    "triton_per_head_block": AttentionFamily(
-        "triton", _exact, _triton_tile, one_block_per_head=True, backward_products=7
-    ),
+    # The kernel of Triton's tutorial, which figures of "Triton" in others' papers are of.
+    "triton_tutorial": AttentionFamily("triton", power_of_two, _tutorial_tile),
+    "triton_exact": _own("triton_exact"),
+    "triton_padded": _own("triton_padded"),
+    "triton_scalar_loads": _own("triton_scalar_loads", family="triton_scalar_loads"),
+    "triton_per_head_block": _own("triton_per_head_block", one_block_per_head=True),
 }
 
 # Kernels that write the score matrix, and the passes over it of a causal mask that nothing fuses.

@@ -10,7 +10,7 @@ from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.hardware import Gpu
 from andrea_bench.predict.cells import cell, predicted_kernels
 from andrea_bench.predict.efficiency import MOST, Efficiency, Key
-from andrea_bench.predict.prediction import Prediction
+from andrea_bench.predict.prediction import HOST_LAUNCH_US, Prediction
 from andrea_bench.problem import OPS
 from andrea_bench.record import Record
 
@@ -120,9 +120,12 @@ def mean_error_percent(pairs: Iterable[tuple[float, float]]) -> float:
 
 
 def point(prediction: Prediction, time_us: float, head_dim: int | None = None) -> Point | None:
-    """A Point of one measured launch; None where the prediction is of several launches, or bound by the
-    launch itself: they say nothing of one family's efficiency."""
-    if prediction.launches != 1 or prediction.bound_by == "launch" or not prediction.keys:
+    """A Point of one measured call; None where launches of several families are in it, where the launch itself
+    binds, or where several launches are shorter than the host takes to make them: those say nothing of one
+    family's efficiency."""
+    if len(prediction.keys) != 1 or prediction.bound_by == "launch":
+        return None
+    if prediction.launches > 1 and prediction.reachable_us < prediction.launches * HOST_LAUNCH_US:
         return None
     return Point(
         key=prediction.keys[0],

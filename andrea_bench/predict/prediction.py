@@ -5,7 +5,7 @@ cores, exp units, shared memory, L2, DRAM and launches need, with the tiles and 
 time is the bound over an efficiency, one number per architecture and kernel family (see efficiency.py).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -56,6 +56,21 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bound_by(self) -> str:
         return max(self.parts_us, key=lambda part: self.parts_us[part])
+
+
+def together(bounds: Sequence[Bound]) -> Bound:
+    """The bound of launches one after the other: what they take adds up, the rest is of the longest."""
+    if len(bounds) == 1:
+        return bounds[0]
+    units = {unit: sum(one.parts_us.get(unit, 0.0) for one in bounds) for one in bounds for unit in one.parts_us}
+    return msgspec.structs.replace(
+        max(bounds, key=lambda one: one.time_us),
+        time_us=sum(one.time_us for one in bounds),
+        in_turn_us=sum(one.reachable_us for one in bounds),
+        parts_us=units,
+        flops_issued=sum(one.flops_issued for one in bounds),
+        outside=tuple(dict.fromkeys(reason for one in bounds for reason in one.outside)),
+    )
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from andrea_bench.errors import Unsupported
-from andrea_bench.kernel import Candidate, TritonLaunch, Work, kernel
+from andrea_bench.kernel import Block, Candidate, TritonLaunch, Work, kernel
 from andrea_bench.problem import Problem
 from andrea_kernels.devices import architecture as architecture_of
 from andrea_kernels.flash import launch, tiles
@@ -128,22 +128,53 @@ def _padded_width(problem: Problem) -> int:
     return tiles.computed_width(problem.head_dim, padded=True)
 
 
+# The launches of a direction that multiply matrices, with the products of each (flash/launch.py).
+MATRIX_PRODUCTS = {"forward": {"forward": 2}, "backward": {"dkv": 4, "dq": 3}}
+
+
+def _blocks(problem: Problem, compute_capability: str, *, padded: bool = False) -> list[Block]:
+    """The launches of the forward or the backward pass, known without triton."""
+    architecture = int(compute_capability.replace(".", ""))
+    if architecture < LOWEST_ARCHITECTURE:
+        raise Unsupported(f"needs compute capability 8.0 or newer, not {compute_capability}")
+    width = tiles.computed_width(problem.head_dim, padded=padded)
+    made = []
+    for part, products in MATRIX_PRODUCTS["backward" if problem.direction == "backward" else "forward"].items():
+        tile = tiles.tile(architecture, width, part, float32=problem.dtype in ("float32", "tf32"))
+        own, other = (tile.block_n, tile.block_m) if part == "dkv" else (tile.block_m, tile.block_n)
+        made.append(Block(own, other, tile.warps, products, part))
+    return made
+
+
 NEEDS: dict[str, Any] = {"devices": ("cuda",), "modules": ("torch", "triton"), "check": _check, "compile_seconds": 2.0}
 
 
-@kernel("attention", launches=_launches("exact"), candidates=_candidates, computed_width=_exact_width, **NEEDS)
+@kernel(
+    "attention",
+    launches=_launches("exact"),
+    candidates=_candidates,
+    computed_width=_exact_width,
+    blocks=_blocks,
+    **NEEDS,
+)
 def triton_exact(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """Flash attention in Triton, computed as wide as head_dim rounded up to 16."""
     return _prepare(problem, inputs, "exact")
 
 
-@kernel("attention", launches=_launches("padded"), computed_width=_padded_width, **NEEDS)
+@kernel(
+    "attention",
+    launches=_launches("padded"),
+    computed_width=_padded_width,
+    blocks=partial(_blocks, padded=True),
+    **NEEDS,
+)
 def triton_padded(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """triton_exact with head_dim padded to the next power of two: what the common fallback costs."""
     return _prepare(problem, inputs, "padded")
 
 
-@kernel("attention", launches=_launches("scalar_loads"), computed_width=_exact_width, **NEEDS)
+@kernel("attention", launches=_launches("scalar_loads"), computed_width=_exact_width, blocks=_blocks, **NEEDS)
 def triton_scalar_loads(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """triton_exact with run-time strides and no hint of their alignment: what narrow loads cost."""
     return _prepare(problem, inputs, "scalar_loads")
@@ -153,6 +184,7 @@ def triton_scalar_loads(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     "attention",
     launches=_launches("per_head_block"),
     computed_width=_exact_width,
+    blocks=_blocks,
     **(NEEDS | {"directions": ("forward", "decode")}),
 )
 def triton_per_head_block(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:

@@ -171,7 +171,7 @@ def test_bounds_and_intervals_are_in_order(gpu: str, kernel: str, direction: str
     try:
         one = cell(gpu, problem, op="attention", kernel=kernel)
     except Unsupported as error:
-        assert "GB" in str(error)  # noqa: PT017
+        assert "GB" in str(error) or (kernel.startswith("triton") and "8.0 or newer" in str(error))  # noqa: PT017
         return
     assert 0 < one.bound_us <= one.low_us * (1 + 1e-9)
     assert one.low_us <= one.time_us <= one.high_us
