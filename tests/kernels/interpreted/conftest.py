@@ -7,14 +7,21 @@ allocates with NaN.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 RUNS_HERE = INTERPRETED or torch.cuda.is_available()
+# Compiling for a GPU takes up to half a minute a kernel (float32, backward), and some tests need forty of them.
+TIMEOUT_ON_A_GPU_S = 1500
+if not INTERPRETED:  # what cuBLAS asks of a process that wants torch's deterministic algorithms; read at its start
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -26,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and not INTERPRETED:
             item.add_marker("gpu")
+            item.add_marker(pytest.mark.timeout(TIMEOUT_ON_A_GPU_S))
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +49,28 @@ def poisoned_allocations() -> Iterator[None]:
     assert torch.empty(3).isnan().all()
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(autouse=True)
+def plain_attention_of_torch() -> Iterator[None]:
+    """torch's own attention, with which ours is compared, is its plain one, with float32 in between: the most exact
+    that it has, and the same on every machine. Left to itself it chooses by GPU, version and shape, and some of
+    what it chooses answers NaN for a query that sees no key, beside which anything would pass."""
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+@pytest.fixture
+def zeros_far_apart(device: str) -> Iterator[Callable[[int], Tensor]]:
+    """So many float16 zeros, billions of them; on a CPU only the pages that are written to exist."""
+
+    def make(elements: int) -> Tensor:
+        if device == "cpu":
+            return torch.from_numpy(np.zeros(elements, dtype=np.float16))
+        if torch.cuda.mem_get_info()[0] < 3 * 2 * elements:
+            pytest.skip(f"needs {6 * elements / 2**30:.0f} GiB of free GPU memory")
+        return torch.zeros(elements, dtype=torch.float16, device=device)
+
+    yield make
+    if device != "cpu":
+        torch.cuda.empty_cache()

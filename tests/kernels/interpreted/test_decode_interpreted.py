@@ -4,8 +4,8 @@ The float64 reference is the truth; the tolerance is twice the error of torch's 
 the same inputs plus a floor, 4 epsilons of the dtype (measure/check.py says why)."""
 
 import os
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from andrea_kernels.triton_decode import decode_attention
@@ -82,10 +82,9 @@ def test_views_into_one_packed_projection() -> None:
 
 
 @pytest.mark.parametrize("strides", [(0, 0, 2**30), (0, 2**30, 16), (2**30, 16, 16)], ids=["row", "head", "batch"])
-def test_offsets_beyond_31_bits(strides: tuple[int, int, int]) -> None:
-    """As in views of a packed projection from 99,866 rows of 56 heads x 128 on. Only pages that are touched exist."""
+def test_offsets_beyond_31_bits(strides: tuple[int, int, int], zeros_far_apart: Callable[[int], Tensor]) -> None:
     sizes = tuple(3 if stride == 2**30 else 1 for stride in strides)
-    far = torch.from_numpy(np.zeros(2**31 + 64, dtype=np.float16)).to(DEVICE).as_strided((*sizes, 16), (*strides, 1))
+    far = zeros_far_apart(2**31 + 64).as_strided((*sizes, 16), (*strides, 1))
     far.copy_(inputs(sizes[0], sizes[1], sizes[1], sizes[2], 1, 16, torch.float16)[0])
     near = far.contiguous()
     q = inputs(sizes[0], sizes[1], 1, 1, 1, 16, torch.float16, seed=1)[0]
