@@ -62,13 +62,22 @@ class Revision:
         if not Path(where).resolve().is_relative_to(self.folder.resolve()):
             raise EnvironmentUnfit(f"{self.side} {self.label}: andrea_bench is imported from {where} instead")
         text = self._python("-m", "andrea_bench", "plan", *arguments, "--json")
-        return msgspec.json.decode(text, type=_Planned).cells
+        try:
+            return msgspec.json.decode(text, type=_Planned).cells
+        except msgspec.MsgspecError as error:
+            raise BadInput(
+                f"{self.side} {self.label}: its `plan --json` can't be read by this version of andrea-bench ({error}); "
+                f"name another revision"
+            ) from None
 
     def _python(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], env={**os.environ, **self.environment()}, capture_output=True, check=False,
-            timeout=PROBE_LIMIT_S, encoding="utf-8", errors="backslashreplace",
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                [sys.executable, *arguments], env={**os.environ, **self.environment()}, capture_output=True,
+                check=False, timeout=PROBE_LIMIT_S, encoding="utf-8", errors="backslashreplace",
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise BadInput(f"{self.side} {self.label}: made no plan within {PROBE_LIMIT_S} s") from None
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             raise BadInput(f"{self.side} {self.label}: {said.removeprefix('andrea-bench: ')}")

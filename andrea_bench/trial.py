@@ -1,5 +1,6 @@
 """A trial of two revisions: pairs of processes until every cell is settled or the budget is spent."""
 
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ import msgspec
 from andrea_bench.environment import environment
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs
-from andrea_bench.measure.session import KernelStopped, Worker
+from andrea_bench.measure.session import KernelStopped, Lost, Progress, Worker
 from andrea_bench.measure.task import Task
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record, RunHead
@@ -20,6 +21,49 @@ from andrea_bench.verdicts import Document, Policy
 from andrea_bench.verdicts.sequential import Trial
 
 Report = Callable[[str], None]
+
+
+class RevisionWorker(Worker):
+    """A measuring process of one revision's own code.
+
+    That code may be too old, or too new, to be driven by this: raises EnvironmentUnfit where it does not start,
+    ends before it begins a kernel, or answers in a way that can't be read."""
+
+    def __init__(self, revision: Revision, device: str) -> None:
+        self._revision = revision
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115  # as long-lived as the worker
+        super().__init__(device, 1, revision.environment(), self._printed)
+
+    def start(self) -> None:
+        try:
+            super().start()
+        except EnvironmentUnfit as error:
+            if self.facts.get("event") == "unfit":  # it says itself what the machine lacks
+                raise
+            raise self._foreign(str(error)) from None
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            raise self._foreign(f"{type(error).__name__}: {error}") from None
+
+    def run(self, task: Task, progress: Progress) -> list[Record]:
+        try:
+            return super().run(task, progress)
+        except Lost as lost:
+            if self.calls_begun:
+                raise
+            raise self._foreign(lost.reason) from None
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            raise self._foreign(f"{type(error).__name__}: {error}") from None
+
+    def _foreign(self, why: str) -> EnvironmentUnfit:
+        """What to say: which side, the last line that its process printed, and what next."""
+        self._printed.seek(0)
+        printed = self._printed.read().decode(errors="replace").strip().splitlines()
+        why = printed[-1][:300] if printed else why
+        side = self._revision
+        return EnvironmentUnfit(
+            f"{side.side} {side.label}: its measuring process can't be used by this version of andrea-bench ({why}); "
+            f"name another revision, or `sweep` each with its own code and let `gate` compare the Runs"
+        )
 
 
 class RevisionTrial:
@@ -77,7 +121,7 @@ class RevisionTrial:
                 writer.append([record for record in run.records if record.samples_us or record.status != "ok"])
 
     def _starter(self, revision: Revision) -> Callable[[], Worker]:
-        return lambda: Worker(self._device, 1, revision.environment())
+        return lambda: RevisionWorker(revision, self._device)
 
     def _run(self, revision: Revision, protocol: Protocol) -> StoredRun:
         facts = {**environment(self._device), "git": {"commit": revision.commit, "revision": revision.label}}

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 from typing import Protocol as Interface
 
 import msgspec
@@ -69,10 +69,13 @@ class InProcess:
 
 
 class Worker:
-    """One measuring process, started anew when it was lost."""
+    """One measuring process, started anew when it was lost. stderr: a file for what it prints; None: this
+    process's own."""
 
-    def __init__(self, device: str, threads: int, environment: Mapping[str, str] | None = None) -> None:
-        self._device, self._threads = device, threads
+    def __init__(
+        self, device: str, threads: int, environment: Mapping[str, str] | None = None, stderr: IO[bytes] | None = None
+    ) -> None:
+        self._device, self._threads, self._stderr = device, threads, stderr
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
@@ -88,6 +91,7 @@ class Worker:
             [sys.executable, "-m", "andrea_bench.measure.worker", self._device, str(self._threads), str(pulse)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._stderr,
             env=self._environment,
             pass_fds=[pulse],
             start_new_session=True,
@@ -147,6 +151,11 @@ class Worker:
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = msgspec.json.decode(line)
         return message
+
+    @property
+    def calls_begun(self) -> int:
+        """How many calls of kernels the process began in its last Task."""
+        return self._read_pulse()[0]
 
     def _read_pulse(self) -> tuple[int, int]:
         """(calls begun, index of the kernel at work), as the process last wrote them."""

@@ -1,5 +1,6 @@
 """ab with real worktrees and processes: a slowdown is found, nothing is left behind, Ctrl-C included."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FAST = "run=lambda: x @ w_qkv,"
+SLOW = "run=lambda: [x @ w_qkv for _ in range(8)][-1],"
 CELLS = ["projection", "-a", "seq_len=16", "-a", "n_head=2", "-a", "head_dim=16", "--kernel", "fused_qkv,per_head_loop"]
 
 
@@ -35,16 +39,30 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(folder, "commit", "-q", "-m", "first")
     file = folder / "kernels" / "andrea_kernels" / "torch_projection.py"
     before = file.read_text()
-    after = before.replace("run=lambda: x @ w_qkv,", "run=lambda: [x @ w_qkv for _ in range(8)][-1],")
+    after = before.replace(FAST, SLOW)
     assert after != before
     file.write_text(after)
     git(folder, "commit", "-q", "-a", "-m", "slower")
     return folder
 
 
+@contextlib.contextmanager
+def edited(repository: Path, name: str, before: str, after: str, more: str = "") -> Iterator[None]:
+    """One more commit, gone in the end, with a file's text changed and more added."""
+    start, file = git(repository, "rev-parse", "HEAD").strip(), repository / name
+    text = file.read_text()
+    assert text.count(before) >= 1
+    file.write_text(text.replace(before, after) + more)
+    git(repository, "commit", "-q", "-a", "-m", "edited")
+    try:
+        yield
+    finally:
+        git(repository, "reset", "-q", "--hard", start)
+
+
 def start(repository: Path, scratch: Path, *options: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "andrea_bench", "ab", *CELLS, "--base", "HEAD~1", "--json", *options],
+        [sys.executable, "-m", "andrea_bench", "ab", *CELLS, "--json", "--base", "HEAD~1", *options],
         cwd=repository, env={**os.environ, "TMPDIR": str(scratch), "PYTHONSAFEPATH": "1"}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -71,17 +89,101 @@ def test_two_revisions_are_measured_and_judged(repository: Path, tmp_path: Path)
     assert left_behind(repository, scratch) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_leaves_nothing_behind(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
-    process = start(repository, tmp_path)
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline and not any(tmp_path.glob("andrea-bench-ab-*/base/andrea_bench/__init__.py")):
+def processes_of(scratch: Path) -> list[str]:
+    """Command lines of the processes that work with something under a folder: ab and its measuring processes."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(scratch).encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def wait_for(scratch: Path, pattern: str) -> None:
+    deadline = time.monotonic() + 150
+    while not any(scratch.glob(pattern)):
+        assert time.monotonic() < deadline, f"no {pattern}"
         time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(number)
+
+
+def ends_clean(process: "subprocess.Popen[str]", repository: Path, scratch: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
+    assert left_behind(repository, scratch) == []
+    assert processes_of(scratch) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_planning_leaves_nothing_behind(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
+    process = start(repository, tmp_path)
+    wait_for(tmp_path, "andrea-bench-ab-*/base/andrea_bench/__init__.py")
+    time.sleep(0.5)
+    assert processes_of(tmp_path)
+    process.send_signal(number)
+    ends_clean(process, repository, tmp_path)
+
+
+# A kernel that shows by a file that a turn is on (the check calls it a few times), and stays in it.
+IN_A_TURN = """
+calls = []
+
+
+def stays(x, w_qkv):
+    import os, pathlib, time
+
+    calls.append(0)
+    if len(calls) > 12:
+        pathlib.Path(os.environ["TMPDIR"], f"in-a-turn-{os.getpid()}").touch()
+        time.sleep(100)
+    return x @ w_qkv
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_in_a_turn_leaves_nothing_behind(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
+    file = "kernels/andrea_kernels/torch_projection.py"
+    with edited(repository, file, SLOW, "run=lambda: stays(x, w_qkv),", IN_A_TURN):
+        process = start(repository, tmp_path, "--head", "HEAD")
+        wait_for(tmp_path, "in-a-turn-*")
+        assert len([line for line in processes_of(tmp_path) if "measure.worker" in line]) == 2
+        process.send_signal(number)
+        ends_clean(process, repository, tmp_path)
+
+
+WORKER, TASK = "andrea_bench/measure/worker.py", "andrea_bench/measure/task.py"
+
+
+@pytest.mark.parametrize(
+    ("side", "file", "before", "after", "says"),
+    [
+        ("base", WORKER, "device, threads, pulse = sys.argv[1], ", "(only,) = sys.argv[1:]; device, threads, pulse = only, ",
+         "ValueError: too many values to unpack"),
+        ("head", TASK, "    suite: str\n", "    suite: str\n    turns: int\n", "missing required field `turns`"),
+        ("base", WORKER, "records=records)", "records={})", "Expected `array`, got `object`"),
+        ("head", WORKER, 'event="records"', 'kind="records"', "KeyError: 'event'"),
+    ],
+)  # fmt: skip
+def test_a_revision_with_another_worker_is_one_line(
+    repository: Path, tmp_path: Path, side: str, file: str, before: str, after: str, says: str
+) -> None:
+    """Arguments, Tasks or answers that this version doesn't know: what, where, what next; and nothing measured."""
+    with edited(repository, file, before, after):
+        revisions = ("HEAD", "HEAD~1") if side == "base" else ("HEAD~1", "HEAD")
+        process = start(repository, tmp_path, "--base", revisions[0], "--head", revisions[1])
+        out, err = process.communicate(timeout=100)
+    assert process.returncode == 4 and out == "", err
+    last = err.splitlines()[-1]
+    assert "Traceback" not in err and says in last
+    assert last.startswith(f"andrea-bench: {side} HEAD: its measuring process can't be used")
+    assert "name another revision, or `sweep` each with its own code and let `gate` compare the Runs" in last
+    assert left_behind(repository, tmp_path) == [] and processes_of(tmp_path) == []
+
+
+def test_a_plan_of_another_form_is_one_line(repository: Path, tmp_path: Path) -> None:
+    with edited(repository, "andrea_bench/cli/plan.py", '"cells"', '"rows"'):
+        process = start(repository, tmp_path, "--base", "HEAD")
+        out, err = process.communicate(timeout=100)
+    assert process.returncode == 2 and out == "" and len(err.splitlines()) == 1
+    assert err.startswith("andrea-bench: base HEAD: its `plan --json` can't be read")
     assert left_behind(repository, tmp_path) == []
-    children = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in children
