@@ -157,7 +157,7 @@ WORKER, TASK = "andrea_bench/measure/worker.py", "andrea_bench/measure/task.py"
 @pytest.mark.parametrize(
     ("side", "file", "before", "after", "says"),
     [
-        ("base", WORKER, "device, threads, pulse = sys.argv[1], ", "(only,) = sys.argv[1:]; device, threads, pulse = only, ",
+        ("base", WORKER, "device, threads, pulse = sys.argv[1], ", "(device,) = sys.argv[1:]; threads, pulse = ",
          "ValueError: too many values to unpack"),
         ("head", TASK, "    suite: str\n", "    suite: str\n    turns: int\n", "missing required field `turns`"),
         ("base", WORKER, "records=records)", "records={})", "Expected `array`, got `object`"),
