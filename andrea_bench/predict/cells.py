@@ -8,7 +8,7 @@ from andrea_bench.hardware import Gpu, find_gpu
 from andrea_bench.predict import projections
 from andrea_bench.predict.attention import copy, decode_attention, tiled_attention, unfused_attention
 from andrea_bench.predict.efficiency import Known
-from andrea_bench.predict.families import DECODE_ONLY, TILED, UNFUSED
+from andrea_bench.predict.families import DECODE_ONLY, TILED, UNFUSED, chosen_by_torch
 from andrea_bench.predict.matrix_product import matmul
 from andrea_bench.predict.prediction import Prediction, in_sequence, repeat
 from andrea_bench.problem import OPS, Direction, Part, Problem
@@ -46,6 +46,8 @@ def _attention(kernel: str, gpu: Gpu, problem: Problem, known: Known) -> Predict
         return decode_attention(gpu, problem, known)
     if kernel in DECODE_ONLY:
         raise Unsupported(f"{kernel} does direction decode, not {problem.direction}")
+    if kernel == "sdpa":
+        kernel = chosen_by_torch(problem, gpu.compute_capability)
     if kernel in UNFUSED:
         return unfused_attention(gpu, problem, kernel, known)
     return tiled_attention(gpu, problem, TILED[kernel], known)
@@ -63,7 +65,7 @@ def _qkv(launches: Callable[[Problem], projections.Launches]) -> Predictor:
 
 def _layer(kernel: str, gpu: Gpu, problem: Problem, known: Known) -> Prediction:
     """Fused kernels read and write heads as views; what materialises scores needs the heads copied."""
-    copies = kernel not in TILED
+    copies = kernel not in ("sdpa", *TILED)
     return _stages(gpu, problem, known, projections.fused_qkv, kernel, split=copies, concatenate=copies)
 
 
@@ -112,7 +114,7 @@ def _layout_attention(copied: bool, gpu: Gpu, problem: Problem, known: Known) ->
 
 _ATTENTION: dict[str, Predictor] = {
     "per_head_loop": _attention_head_loop,
-    **{name: partial(_attention, name) for name in (*TILED, *UNFUSED, *DECODE_ONLY)},
+    **{name: partial(_attention, name) for name in ("sdpa", *TILED, *UNFUSED, *DECODE_ONLY)},
 }
 _FIVE_STEPS: dict[str, Predictor] = {
     "five_steps": partial(_stages, launches=projections.fused_qkv, attention="sdpa", split=True, concatenate=True),

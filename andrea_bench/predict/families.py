@@ -126,8 +126,15 @@ def _flex_tile(compute_capability: str, width: int, causal: bool) -> tuple[int, 
 
 
 _FLASH_2 = AttentionFamily("flash_attention_2", up_to(32, 64, 96, 128, 192, 256), _flash_2_tile, "mma.sync")
+
+
+def _efficient_width(head_dim: int) -> int:
+    # Beyond 128 its output is accumulated in memory, 128 columns at a time.
+    return up_to(64, 128)(head_dim) if head_dim <= 128 else multiple_of(128)(head_dim)
+
+
 _EFFICIENT = AttentionFamily(
-    "memory_efficient", up_to(64, 128, 65536), _efficient_tile, "mma.sync", max_head_dim=65536, head_dim_step=8
+    "memory_efficient", _efficient_width, _efficient_tile, "mma.sync", max_head_dim=65536, head_dim_step=8
 )
 
 
@@ -144,8 +151,6 @@ def _own(kernel: str, *, family: str = "triton", one_block_per_head: bool = Fals
 
 # Kernel name -> family. Names that are no kernel of the project are implementations that are only cited.
 TILED: dict[str, AttentionFamily] = {
-    # Unforced: torch prefers flash, and cuDNN where it finds a new one on 9.0 and 10.0.
-    "sdpa": _FLASH_2,
     "sdpa_flash": _FLASH_2,
     "flash_attn": _FLASH_2,
     "flash_attention_2": _FLASH_2,
@@ -170,3 +175,19 @@ UNFUSED: dict[str, int] = {"eager": 1, "sdpa_math": 1, "compiled": 0}
 
 # Kernels of decoding alone.
 DECODE_ONLY = ("triton_decode",)
+
+# Where torch prefers cuDNN's attention, with a cuDNN above 9.15 (PyTorch 001f694a, sdp_utils.cpp,
+# check_prefer_cudnn_attention); up to this head_dim, as wider ones need a newer one still.
+CUDNN_FIRST, CUDNN_HEAD_DIM = ("9.0", "10.0"), 128
+
+
+def chosen_by_torch(problem: Problem, compute_capability: str) -> str:
+    """The backend that scaled_dot_product_attention takes where none is forced: what sdp_utils.cpp prefers of
+    those that can do it."""
+    head_dim, half = problem.head_dim, problem.dtype in ("bfloat16", "float16")
+    cudnn = compute_capability in CUDNN_FIRST and head_dim % 8 == 0 and head_dim <= CUDNN_HEAD_DIM
+    if half and cudnn:
+        return "sdpa_cudnn"
+    if half and float(compute_capability) >= 8 and head_dim <= _FLASH_2.max_head_dim:
+        return "sdpa_flash"  # torch pads what is no multiple of 8
+    return "sdpa_math" if head_dim % (8 if half else 4) else "sdpa_efficient"
