@@ -135,7 +135,7 @@ class SuiteBenchmark:
         """Energy of one call, where the GPU counts it."""
         if not self._device.startswith("cuda"):
             raise _skip("energy per call is counted on GPUs only")
-        (record,) = self._measure((self._kernel.op, self._kernel.name))
+        (record,) = self._measure((self._kernel.op, self._kernel.name), energy=True)
         counted = record.counters.get("gpu_energy_per_call", {"reason": "no GPU counters"})
         if counted.get("joules_per_call") is None:
             raise _skip(str(counted.get("reason")))
@@ -148,9 +148,9 @@ class SuiteBenchmark:
         named = [member for member in self._members if member[1] == find_suite(self.suite).baseline]
         return (named or list(self._members))[0]
 
-    def _measure(self, *members: Member) -> list["Record"]:
-        """Records of some members, measured together in this process. Raises ArithmeticError or RuntimeError
-        where one has no samples."""
+    def _measure(self, *members: Member, energy: bool = False) -> list["Record"]:
+        """Records of some members, measured together in this process, with the GPU's energy for each call if
+        that is asked for. Raises ArithmeticError or RuntimeError where one has no samples."""
         from andrea_bench.measure.clock import make_clock
         from andrea_bench.measure.counters import Watch
         from andrea_bench.measure.group import measure_group
@@ -161,16 +161,18 @@ class SuiteBenchmark:
         cuda = self._device.startswith("cuda")
         protocol = Protocol(
             time_limit_s=RATIO_LIMIT_S, max_samples=100, seed=SEED, timing_mode="cuda_event" if cuda else "host_wall",
-            energy_window_s=ENERGY_WINDOW_S if cuda else 0.0,
+            energy_window_s=ENERGY_WINDOW_S if energy else 0.0,
         )  # fmt: skip
         task = Task(suite=self.suite, problem=self._problem, members=list(members), device=self._device,
                     device_name=self._device, protocol=protocol)  # fmt: skip
-        watch = Watch(self._device, *gpu_identity(self._device)) if cuda else None
+        watch = Watch(self._device, *gpu_identity(self._device)) if energy else None
         clock = make_clock(protocol.timing_mode, protocol.cache, self._device)
         records = measure_group(task, clock, watch=watch)
         for record in records:
             if record.status == "wrong":
                 raise ArithmeticError(f"{record.kernel} gives wrong results: {record.reason}")
+            if record.status == "throttled":
+                raise _skip(f"the GPU was throttled: {record.reason}")
             if record.status != "ok":
                 raise RuntimeError(f"{record.kernel} is {record.status}: {record.reason}")
         return records

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,86 @@ def test_a_ratio_is_taken_against_the_baseline_and_not_of_it() -> None:
     benchmark.setup("concat_matmul", *CELL)
     with pytest.raises(SkipNotImplemented, match="is the baseline"):
         benchmark.track_ratio("concat_matmul", *CELL)
+
+
+TOUCHES = """
+import importlib, pkgutil, sys
+sys.argv = ["asv", "run_server"]  # as in asv's fork server, where torch is imported ahead of the forks
+import torch
+touched = []
+def stand_in(name):
+    return lambda *a, **k: touched.append(name) or 0
+for name in ("_lazy_init", "is_available", "device_count", "current_device", "get_device_properties", "synchronize"):
+    setattr(torch.cuda, name, stand_in(name))
+import benchmarks
+for module in pkgutil.iter_modules(benchmarks.__path__):
+    loaded = importlib.import_module("benchmarks." + module.name)
+    [kind() for kind in vars(loaded).values() if isinstance(kind, type)]
+assert "torch._dynamo" in sys.modules
+print(touched)
+"""
+
+
+def test_nothing_touches_cuda_before_the_fork() -> None:
+    """CUDA does not survive a fork: neither imports nor instances may ask torch for it."""
+    done = subprocess.run([sys.executable, "-c", TOUCHES], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def on_cuda(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A GPU that is not there: what is prepared is a stand-in, and the calls in order are what is known of it."""
+    calls: list[str] = []
+    prepared = types.SimpleNamespace(call=lambda: calls.append("call"))
+    monkeypatch.setattr(asv_adapter, "_device", lambda: "cuda")
+    monkeypatch.setattr(asv_adapter, "_prepare", lambda *_: prepared)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: calls.append("synchronize"))
+    return calls
+
+
+def test_on_a_gpu_the_clock_waits_for_it(on_cuda: list[str]) -> None:
+    benchmark = load("output")()
+    benchmark.setup("einsum", 4, 64, "bfloat16")  # skipped on a CPU
+    first = benchmark.timer()
+    benchmark.time_call("einsum", 4, 64, "bfloat16")
+    assert benchmark.timer() >= first
+    assert on_cuda == ["synchronize", "call", "synchronize"]
+
+
+@pytest.mark.usefixtures("on_cuda")
+@pytest.mark.parametrize(
+    ("status", "counters", "said"),
+    [
+        ("ok", {"gpu_energy_per_call": {"joules_per_call": None, "reason": "window too short"}}, "window too short"),
+        ("ok", {}, "no GPU counters"),
+        ("throttled", {}, "throttled: too hot"),
+        ("ok", {"gpu_energy_per_call": {"joules_per_call": 0.25}}, None),
+    ],
+)
+def test_energy_is_a_number_or_skipped_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, status: str, counters: dict[str, Any], said: str | None
+) -> None:
+    from asv_runner.benchmarks.mark import SkipNotImplemented
+
+    windows: list[float] = []
+
+    def measured(task: Any, clock: Any, *, watch: Any) -> list[Any]:
+        windows.append(task.protocol.energy_window_s)
+        assert watch == "watch" and clock == "cuda_event"
+        return [types.SimpleNamespace(kernel="einsum", status=status, reason="too hot", counters=counters)]
+
+    monkeypatch.setattr("andrea_bench.measure.group.measure_group", measured)
+    monkeypatch.setattr("andrea_bench.measure.worker.gpu_identity", lambda device: ("uuid of " + device, None))
+    monkeypatch.setattr("andrea_bench.measure.counters.Watch", lambda *_: "watch")
+    monkeypatch.setattr("andrea_bench.measure.clock.make_clock", lambda mode, cache, device: mode)
+    benchmark = load("output")()
+    benchmark.setup("einsum", *CELL)
+    if said is None:
+        assert benchmark.track_energy("einsum", *CELL) == 0.25
+    else:
+        with pytest.raises(SkipNotImplemented, match=said):
+            benchmark.track_energy("einsum", *CELL)
+    assert windows == [asv_adapter.ENERGY_WINDOW_S]
 
 
 @pytest.mark.usefixtures("on_cpu")
