@@ -84,6 +84,7 @@ def test_a_name_too_long_for_a_file_is_hashed_and_kept_whole_inside(tmp_path: Pa
 
 
 def test_an_at_sign_may_stand_in_a_machine_and_in_a_revision(tmp_path: Path) -> None:
+    measure(tmp_path, "node")
     measure(tmp_path, "node@7")
     assert split_revision(Path("node@7@HEAD")) == (Path("node@7"), "HEAD")
     assert split_revision(Path("node@7")) == (Path("node@7"), None)
