@@ -10,21 +10,17 @@ EXACT = ("kv_cache", "memory")
 def rank(choices: Sequence[Choice], objective: str) -> bool:
     """Set `rank` and `pareto` of the choices that have a value and no reason against them.
 
-    A rank begins with the best that is left; all that are not surely worse than that one share it. Returns
-    False, and sets no ranks, where the intervals are too wide to tell any two of several choices apart.
+    A rank is one more than the number of choices that are surely better, so that what can't be told from the
+    best is a tie with it, however wide its interval. Returns False, and sets no ranks, where the intervals are
+    too wide to tell any two of several choices apart.
     """
     value = objective_value(objective)
     ranked = [one for one in choices if one.reason is None and value(one) is not None]
-    ranked.sort(key=lambda one: (value(one), one.layer.time_us if one.layer else 0.0, one.split))
     for one in ranked:
         one.pareto = not any(dominates(other, one) for other in ranked if other is not one)
-    leader, current = None, 0
-    ranks = []
-    for position, one in enumerate(ranked, 1):
-        if leader is None or surely_worse(one, leader, objective):
-            leader, current = one, position
-        ranks.append(current)
-    if objective not in EXACT and len(ranked) > 1 and current == 1 and value(ranked[0]) != value(ranked[-1]):
+    ranks = [1 + sum(surely_worse(one, other, objective) for other in ranked) for one in ranked]
+    values = {value(one) for one in ranked}
+    if objective not in EXACT and len(values) > 1 and max(ranks) == 1:
         return False
     for one, found in zip(ranked, ranks, strict=True):
         one.rank = found

@@ -7,17 +7,20 @@ import msgspec
 
 from andrea_bench.explore.choice import Choice, Timing
 from andrea_bench.explore.ranking import EXACT, surely_worse
-from andrea_bench.predict import Ratio
+from andrea_bench.predict import Prediction, Ratio
 
 # A difference below this is not worth a sentence of its own.
 NEGLIGIBLE = 0.005
 MOST_TIES = 6
+# Units that take turns are worth a word where what that adds changes by more than this share of the bound.
+IN_TURN = 0.05
 # What a thread loads at once where rows are aligned to it.
 WIDE_LOAD_BYTES = 16
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement about `split` against `against`: their ratios of attention and of the layer, and how known."""
+    """A statement about `split` against `against`: their ratios of attention and of the layer, how known, and the
+    numbers of the reasons, each as it is said. tied: the splits of the best's rank, all of them."""
 
     text: str
     split: str | None = None
@@ -25,6 +28,8 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     attention: Ratio | None = None
     layer: Ratio | None = None
     how: str | None = None
+    numbers: dict[str, float] = {}
+    tied: list[str] = []
 
 
 def sentences(choices: Sequence[Choice], own: Choice | None, objective: str, *, rankable: bool) -> list[Sentence]:
@@ -37,9 +42,10 @@ def sentences(choices: Sequence[Choice], own: Choice | None, objective: str, *, 
     if own is None or own not in usable:
         if own is not None:
             said.append(Sentence(text=f"{own.split} can't be ranked: {own.reason}", split=own.split))
-        return [*said, Sentence(text=f"the best is {best.split}" + _ties(usable, best), split=best.split)]
+        tied = _tied(usable, best)
+        return [*said, Sentence(text=f"the best is {best.split}{_ties(tied)}", split=best.split, tied=tied)]
     if rankable:
-        said.append(_against_best(own, best, objective, _ties(usable, best)))
+        said.append(_against_best(own, best, objective, _tied(usable, best)))
     others = [one for one in usable if one is not own]
     better = [one for one in others if surely_worse(own, one, objective)]
     if better:
@@ -61,26 +67,29 @@ def _not_rankable(usable: Sequence[Choice]) -> Sentence:
     )
 
 
-def _ties(usable: Sequence[Choice], best: Choice) -> str:
-    tied = [one.split for one in usable if one.rank == 1 and one is not best]
+def _tied(usable: Sequence[Choice], best: Choice) -> list[str]:
+    return [one.split for one in usable if one.rank == 1 and one is not best]
+
+
+def _ties(tied: Sequence[str]) -> str:
     more = f" and {len(tied) - MOST_TIES} more" if len(tied) > MOST_TIES else ""
     return f" (tied with {', '.join(tied[:MOST_TIES])}{more})" if tied else ""
 
 
-def _against_best(own: Choice, best: Choice, objective: str, ties: str) -> Sentence:
+def _against_best(own: Choice, best: Choice, objective: str, tied: list[str]) -> Sentence:
     if own is best:
-        return Sentence(text=f"{own.split} is the best{ties}", split=own.split)
+        return Sentence(text=f"{own.split} is the best{_ties(tied)}", split=own.split, tied=tied)
     if objective in EXACT:
         same = not surely_worse(own, best, objective)
-        text = f"{own.split} is as good as the best, {best.split}" if same else f"the best is {best.split}{ties}"
-        return Sentence(text=text, split=own.split, against=best.split)
+        text = f"{own.split} is as good as the best, {best.split}" if same else f"the best is {best.split}{_ties(tied)}"
+        return Sentence(text=text, split=own.split, against=best.split, tied=tied)
     over = _over(own.layer, best.layer)
     how = _how(own, best)
     if not surely_worse(own, best, objective):
         text = f"{own.split} can't be told from the best, {best.split}: {_ratio(over)} of its layer time, {how}"
     else:
         text = f"{own.split} takes {_ratio(over)} of the layer time of the best, {best.split}, {how}"
-    return Sentence(text=text, split=own.split, against=best.split, layer=over, how=how)
+    return Sentence(text=text, split=own.split, against=best.split, layer=over, how=how, tied=tied)
 
 
 def _neighbours(own: Choice, others: Sequence[Choice]) -> list[Choice]:
@@ -99,7 +108,7 @@ def _compared(one: Choice, own: Choice, lead: str) -> Sentence:
     """`one` instead of the user's own: what it costs or saves, surely or not, and why."""
     attention, layer = _over(one.attention, own.attention), _over(one.layer, own.layer)
     said = [f"{_change(found)} in {name}" for name, found in (("attention", attention), ("the layer", layer)) if found]
-    why = _why(one, own)
+    why, numbers = _why(one, own)
     return Sentence(
         text=f"{lead}{one.split} would take {', '.join(said)}, {_how(one, own)}" + (f": {why}" if why else ""),
         split=one.split,
@@ -107,32 +116,49 @@ def _compared(one: Choice, own: Choice, lead: str) -> Sentence:
         attention=attention,
         layer=layer,
         how=_how(one, own),
+        numbers=numbers,
     )
 
 
-def _why(one: Choice, own: Choice) -> str:
-    reasons = []
+def _why(one: Choice, own: Choice) -> tuple[str, dict[str, float]]:
+    """The reasons in words, and their numbers."""
+    reasons: list[str] = []
+    numbers: dict[str, float] = {}
     timing, mine = one.attention, own.attention
     if timing and timing.prediction and timing.prediction.computed_width:
         width = timing.prediction.computed_width
         if width > one.problem.head_dim:
+            numbers["computed_width"] = width
             reasons.append(f"computed {width} wide")
-        before = mine.prediction.bound_by if mine and mine.prediction else None
-        if before and timing.prediction.bound_by != before:
-            reasons.append(f"bound by {timing.prediction.bound_by} instead of {before}")
+        before = mine.prediction if mine else None
+        if before and timing.prediction.bound_by != before.bound_by:
+            reasons.append(f"bound by {timing.prediction.bound_by} instead of {before.bound_by}")
+        turns, turns_before = _in_turn(timing.prediction), _in_turn(before) if before else 0.0
+        if before and abs(turns - turns_before) > IN_TURN:
+            numbers |= {"exp_in_turn": turns, "exp_in_turn_against": turns_before}
+            reasons.append(f"exp, in turn with the rest, adds {turns:.0%} instead of {turns_before:.0%} to the bound")
     for facts in one.compiled:
         loads = [int(width) for name in ("global_load_bytes", "async_copy_bytes") for width in facts.get(name) or ()]
         if loads and min(loads) < WIDE_LOAD_BYTES:
+            numbers[f"load_bytes of {facts['kernel']}"] = min(loads)
             reasons.append(f"loads of {min(loads)} bytes in {facts['kernel']} (compiled)")
         if facts.get("spill_store_bytes"):
+            numbers[f"spill_store_bytes of {facts['kernel']}"] = facts["spill_store_bytes"]
             reasons.append(f"{facts['spill_store_bytes']} bytes spilled in {facts['kernel']} (compiled)")
-    scores = one.problem.n_head / own.problem.n_head
-    if scores != 1:
-        reasons.append(f"{scores:.3g} times the scores to exponentiate")
-    cache = one.kv_cache_bytes_per_token / own.kv_cache_bytes_per_token
-    if cache != 1:
-        reasons.append(f"{cache:.3g} times the KV cache")
-    return ", ".join(reasons)
+    for name, ratio, what in (
+        ("scores_ratio", one.problem.n_head / own.problem.n_head, "the scores to exponentiate"),
+        ("kv_cache_ratio", one.kv_cache_bytes_per_token / own.kv_cache_bytes_per_token, "the KV cache"),
+        ("parameters_ratio", one.parameters / own.parameters, "the parameters"),
+    ):
+        if ratio != 1:
+            numbers[name] = ratio
+            reasons.append(f"{ratio:.3g} times {what}")
+    return ", ".join(reasons), numbers
+
+
+def _in_turn(prediction: Prediction) -> float:
+    """What units that take turns add to the bound."""
+    return prediction.reachable_us / prediction.bound_us - 1
 
 
 def _over(one: Timing | None, other: Timing | None) -> Ratio | None:

@@ -122,7 +122,8 @@ def _refuse_none(choices: list[Choice], left_out: list[tuple[str, str]], gpu: Gp
 def _order(one: Choice, objective: str) -> tuple[Any, ...]:
     value = objective_value(objective)(one)
     usable = one.reason is None and value is not None
-    return (not usable, value if usable else 0.0, one.layer.time_us if one.layer else 0.0, one.split)
+    time_us = one.layer.time_us if one.layer else 0.0
+    return not usable, one.rank or 0, value if usable else 0.0, time_us, one.split
 
 
 def _assumed(choices: list[Choice], tensor_parallel: int) -> list[str]:

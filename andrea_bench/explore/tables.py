@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_LEFT_OUT = 6
 MOST_ROWS = 20
+# Slower ones than so many times the best are counted, not shown.
+FAR_OFF = 2.0
 
 
 def print_settings(console: "Console", settings: Sequence[Setting]) -> None:
@@ -28,7 +30,7 @@ def print_settings(console: "Console", settings: Sequence[Setting]) -> None:
         console.print(_times(setting))
         hidden = sum(one.reason is None for one in setting.choices) - len(_shown(setting))
         if hidden:
-            console.print(Text(f"... and {hidden} more ranked below (--json has all)", style="dim"))
+            console.print(Text(f"... and {hidden} more below (--json has all)", style="dim"))
         _print_sizes(console, setting)
         if any(one.compiled for one in setting.choices):
             console.print(_compiled(setting))
@@ -43,7 +45,18 @@ def _title(setting: Setting) -> "Text":
     from rich.text import Text
 
     ranked = "ranked by" if setting.rankable else "not ranked, sorted by"
-    return Text.assemble((setting.title, "bold"), f"  {ranked} {setting.objective}, attention by {setting.kernel}")
+    families = dict.fromkeys(_family(one) for one in setting.choices if one.reason is None)
+    known = ", ".join(name for name in families if name and name != setting.kernel)
+    kernel = f"{setting.kernel} ({known})" if known else setting.kernel
+    sizes = setting.choices[0].problem
+    what = f"batch {sizes.batch}, seq_len {sizes.seq_len}, {sizes.dtype}, {sizes.direction}"
+    return Text.assemble((setting.title, "bold"), f"  {ranked} {setting.objective}; {what}; attention by {kernel}")
+
+
+def _family(one: Choice) -> str | None:
+    """Whose efficiency the predicted attention has."""
+    prediction = one.attention.prediction if one.attention else None
+    return ", ".join(dict.fromkeys(family for _, family, _ in prediction.keys)) if prediction else None
 
 
 def _rank(one: Choice) -> str:
@@ -58,7 +71,11 @@ def _times(setting: Setting) -> "Table":
     hows = {one.layer.how for one in usable if one.layer}
     caption = f"us of one layer, {' and '.join(sorted(hows))}"
     caption += " (m: measured)" if len(hows) > 1 else ""
-    caption += "; * in the Pareto set of time, KV cache and parameters"
+    caption += (
+        "; from to: its interval. width, waste (matrix FLOPs beyond the useful, masked halves of causal tiles among "
+        "them), waves (blocks over SMs), tail (how busy SMs are over them) and what binds: of attention, predicted. "
+        "* in the Pareto set of time, KV cache and parameters"
+    )
     table = Table(box=None, padding=(0, 1, 0, 0), caption=Text(caption, style="dim"), caption_justify="left")
     for head in ("rank", "split", "layer", "from to %", "attention", "TFLOP/s", "% of bound", "width waste",
                  "waves tail", "binds"):  # fmt: skip
@@ -78,7 +95,9 @@ def _times(setting: Setting) -> "Table":
 def _shown(setting: Setting) -> list[Choice]:
     """The rows of a table: the best, and the user's own split wherever it stands."""
     usable = [one for one in setting.choices if one.reason is None]
-    return usable[:MOST_ROWS] + [one for one in usable[MOST_ROWS:] if one.split == setting.own]
+    best = min((one.layer.time_us for one in usable if one.layer), default=0.0)
+    near = [one for one in usable if one.layer is None or one.layer.time_us <= FAR_OFF * best][:MOST_ROWS]
+    return [one for one in usable if one in near or one.split == setting.own]
 
 
 def _kept(cell: str, style: str) -> "Text":

@@ -23,6 +23,12 @@ def test_medians_within_the_spread_are_a_tie_and_a_surely_slower_one_is_third(or
     assert [one.rank for one in three] == [1, 1, 3]
 
 
+def test_what_cant_be_told_from_the_best_ties_with_it_behind_others_that_can() -> None:
+    best, worse, unsure = measured(12, 100.0), measured(8, 110.0), measured(6, 112.0, spread=0.3)
+    rank([best, worse, unsure], "time")
+    assert (best.rank, worse.rank, unsure.rank) == (1, 2, 1)
+
+
 def test_equal_times_are_ordered_by_the_split_not_by_chance() -> None:
     a, b, slow = measured(12, 100.0), measured(8, 100.0), measured(6, 200.0)
     assert rank([b, slow, a], "time") and rank([a, b, slow], "time")
