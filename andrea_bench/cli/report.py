@@ -11,7 +11,7 @@ from andrea_bench.errors import BadInput
 
 if TYPE_CHECKING:
     from andrea_bench.record import RunHead
-    from andrea_bench.report.content import Ceiling, CompiledFacts, Page
+    from andrea_bench.report.content import Ceiling, Comparison, CompiledFacts, Page
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -38,7 +38,10 @@ def report_command(
     as_json: bool,
     **given: Path | None,
 ) -> None:
-    """Write what stored Runs (and Facts) say, as HTML, Markdown, pictures or tables."""
+    """Write what stored Runs (and Facts) say, as HTML, Markdown, pictures or tables.
+
+    Of several Runs each is compared with the first, as `compare` does.
+    """
     from andrea_bench.cli.console import note, print_json
 
     outputs = {name: path for name, path in given.items() if path is not None}
@@ -71,8 +74,10 @@ def _pages(
     from andrea_bench.report.subject import read_claims, read_runs
 
     measured = read_runs(runs, _measured_ceiling)
+    labels = [run.label for run in measured]
+    compared = [_compared(runs[0], labels[0], run, label) for run, label in zip(runs[1:], labels[1:], strict=True)]
     put_to_test, tracked = read_claims(claims) if claims else None, _tracked(history)
-    subject = Subject(measured, _compiled(facts), command, put_to_test, history=tracked)
+    subject = Subject(measured, _compiled(facts), command, put_to_test, compared, tracked)
     of = [run.label for run in subject.runs] + ([f"compiled kernels ({facts.name})"] if facts else [])
     of += [f"claims ({claims.name})"] if claims else []
     of += [f"history on {tracked['machine']}"] if tracked else []
@@ -113,6 +118,29 @@ def _write_cells(runs: tuple[Path, ...], outputs: dict[str, Path]) -> Iterator[s
     for name, file in wanted.items():
         write_whole(file, as_bytes[name](runs))
         yield str(file)
+
+
+def _compared(base: Path, base_label: str, head: Path, head_label: str) -> "Comparison":
+    """What `compare` says of the two, by its own rules; why, where they can't be compared at all."""
+    from andrea_bench.cli.compare import compare_paths
+    from andrea_bench.report.content import ComparedCell, Comparison
+    from andrea_bench.verdicts import Policy
+    from andrea_bench.verdicts.wording import cell_name, has_interval, ratio_text, remarks, rows
+
+    try:
+        document = compare_paths(base, head, Policy())
+    except BadInput as error:
+        return Comparison(base_label, head_label, f"not compared: {error}")
+    cells = []
+    for cell in rows(document):
+        low, high = (cell.low, cell.high) if has_interval(cell) else (None, None)
+        reason = "; cause? ".join([cell.reason, *cell.likely_causes])
+        verdict = cell.verdict.replace("_", " ")
+        cells.append(
+            ComparedCell(cell.cell_id, cell_name(cell), verdict, reason, ratio_text(cell), cell.ratio, low, high)
+        )
+    headline = f"{document.verdict.replace('_', ' ')}: {document.reason}"
+    return Comparison(base_label, head_label, headline, list(remarks(document)), cells)
 
 
 def _measured_ceiling(head: "RunHead") -> "Ceiling | None":

@@ -1,4 +1,4 @@
-"""Charts by Altair, drawn by vl-convert: bars and lines with intervals, heat maps, stacked bars.
+"""Charts by Altair, drawn by vl-convert: bars, lines and ratios with intervals, heat maps, stacked bars.
 
 Field names are ours, names of the user's only values. Text takes the colour of the page around it
 (currentColor), so that one SVG suits light and dark. Each mark carries its `about` as accessible text,
@@ -16,22 +16,26 @@ import msgspec
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
 # From blue over grey to orange; apart for every kind of colour blindness, and grey means no difference.
 BELOW, NEUTRAL, ABOVE = "#2F7FBF", "#BFBFBF", "#E08214"
-WIDTH = 520
-ROW_HEIGHT = 26
+BEHIND = "#8C8C8C"  # of what stands behind the marks: reads on white and on black
+# Small enough, with letters large enough, to be read when a phone shows the whole at half the size.
+WIDTH = 420
+ROW_HEIGHT = 28
+LETTERS = 14
 Values = Sequence[dict[str, Any]]
 
 
 def bars(values: Values, unit: str) -> alt.TopLevelMixin:
-    """Horizontal bars from zero with intervals. Each value: name, value, low, high, about."""
+    """Horizontal bars from zero with intervals and their figures. Each value: name, value, low, high, text, about."""
     base = alt.Chart(alt.Data(values=list(values)))
     names = alt.Y("name:N", sort=None, title=None)
-    bar = base.mark_bar(color=COLOURS[0], opacity=0.85).encode(
-        x=alt.X("value:Q", title=unit, scale=alt.Scale(zero=True)), y=names, description="about:N"
-    )
+    across = alt.X("value:Q", title=unit, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    bar = base.mark_bar(color=COLOURS[0]).encode(x=across, y=names, description="about:N")
     span = base.mark_rule(color="currentColor", strokeWidth=2).encode(
         x="low:Q", x2="high:Q", y=names, description="about:N"
     )
-    return _styled((bar + span).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT)))
+    figure = base.mark_text(color="currentColor", align="left", dx=6, aria=False)
+    layers = bar + span + figure.encode(x="high:Q", y=names, text="text:N")
+    return _styled(layers.properties(width=WIDTH, height=alt.Step(ROW_HEIGHT)))
 
 
 def stacked(values: Values, unit: str) -> alt.TopLevelMixin:
@@ -41,28 +45,69 @@ def stacked(values: Values, unit: str) -> alt.TopLevelMixin:
     chart = chart.encode(
         x=alt.X("value:Q", title=unit, stack="zero"),
         y=alt.Y("name:N", sort=None, title=None),
-        color=alt.Color("part:N", scale=_series(parts), sort=parts, title=None, legend=_legend()),
+        color=alt.Color("part:N", scale=_series(parts), sort=parts, title=None, legend=_legend(parts)),
         order="order:Q",
         description="about:N",
     )
     return _styled(chart.properties(width=WIDTH, height=alt.Step(ROW_HEIGHT + 8)))
 
 
-def lines(values: Values, x: str, y: str, *, zero: bool) -> alt.TopLevelMixin:
-    """A line for each series with intervals. Each value: series, x, value, low, high, about."""
+def lines(
+    values: Values, x: str, y: str, *, zero: bool, whole: bool = True, steps: Values = (), behind: str = ""
+) -> alt.TopLevelMixin:
+    """A line for each series with intervals. Each value: series, x, value, low, high, about, and where the point has
+    a name to be written beside it, note.
+
+    whole: x counts something. steps: drawn behind the lines in grey on an axis of its own called `behind`, each
+    level reaching half way to the next; each value: series, x, value."""
     names = list(dict.fromkeys(v["series"] for v in values))
     base = alt.Chart(alt.Data(values=list(values)))
-    whole = alt.Axis(tickMinStep=1, format="d")
-    across = alt.X("x:Q", title=x, axis=whole, scale=alt.Scale(zero=False, nice=False, padding=12))
-    colour = alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend())
+    axis = alt.Axis(tickMinStep=1, format="d", tickCount=8) if whole else alt.Axis(tickCount=8)
+    across = alt.X("x:Q", title=x, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=16))
+    colour = alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend(names))
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=zero))
     line = base.mark_line(strokeWidth=1.5).encode(x=across, y=up, color=colour)
     span = base.mark_rule(strokeWidth=1.5).encode(x=across, y="low:Q", y2="high:Q", color=colour)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend())
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend(names))
     point = base.mark_point(filled=True, size=55, opacity=1).encode(
         x=across, y=up, color=colour, shape=shape, description="about:N"
     )
-    return _styled((line + span + point).properties(width=WIDTH, height=280))
+    layers = line + span + point
+    if any(v.get("note") for v in values):
+        named = base.transform_filter("isValid(datum.note)").mark_text(color="currentColor", dy=-12, aria=False)
+        layers += named.encode(x=across, y=up, text="note:N")
+    if not steps:
+        return _styled(layers.properties(width=WIDTH, height=280))
+    level = alt.Chart(alt.Data(values=list(steps))).mark_line(
+        color=BEHIND, opacity=0.6, strokeWidth=2.5, interpolate="step"
+    )
+    right = alt.Axis(grid=False, orient="right", tickMinStep=1, format="d")
+    drawn = level.encode(
+        x=across,
+        y=alt.Y("value:Q", title=behind, axis=right, scale=alt.Scale(zero=False, padding=12)),
+        strokeDash=alt.StrokeDash("series:N", title=behind, legend=_legend()),
+    )
+    return _styled(alt.layer(drawn, layers).resolve_scale(y="independent").properties(width=WIDTH, height=280))
+
+
+def ratios(values: Values, unit: str, colours: dict[str, str]) -> alt.TopLevelMixin:
+    """Ratios with intervals on a logarithmic axis, 1 marked. Each value: name, value, low, high, kind, about.
+    colours: of the kinds."""
+    kinds = list(dict.fromkeys(v["kind"] for v in values))
+    base = alt.Chart(alt.Data(values=list(values)))
+    names = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(grid=True))
+    scale = alt.Scale(domain=kinds, range=[colours.get(kind, BEHIND) for kind in kinds])
+    colour = alt.Color("kind:N", scale=scale, sort=kinds, title=None, legend=alt.Legend(orient="bottom", columns=4))
+    shape = alt.Shape("kind:N", scale=alt.Scale(domain=kinds), sort=kinds, title=None)
+    # The ends are set here: of a logarithmic axis vega leaves a span below a power of ten without a figure.
+    reach = 1.03 * max(1.1, *(max(v["high"], 1 / v["low"]) for v in values))
+    across = alt.X("value:Q", title=unit, scale=alt.Scale(type="log", domain=[1 / reach, reach], nice=False))
+    one = alt.Chart(alt.Data(values=[{"at": 1}])).mark_rule(color=BEHIND, strokeDash=[4, 3]).encode(x="at:Q")
+    span = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", y=names, color=colour, description="about:N")
+    point = base.mark_point(filled=True, size=65, opacity=1).encode(
+        x=across, y=names, color=colour, shape=shape, description="about:N"
+    )
+    return _styled((one + span + point).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT - 4)))
 
 
 def roofline(points: Values, roofs: Values, x: str, y: str) -> alt.TopLevelMixin:
@@ -73,8 +118,8 @@ def roofline(points: Values, roofs: Values, x: str, y: str) -> alt.TopLevelMixin
     drawn = alt.Chart(alt.Data(values=list(points))).mark_point(filled=True, size=55, opacity=0.9)
     layers: list[Any] = [drawn.encode(
         x=across, y=up, description="about:N",
-        color=alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend()),
-        shape=alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend()),
+        color=alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend(names)),
+        shape=alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend(names)),
     )]  # fmt: skip
     if roofs:
         line = alt.Chart(alt.Data(values=list(roofs))).mark_line(color="currentColor", interpolate="linear")
@@ -108,11 +153,10 @@ def heat(values: Values, x: str, y: str, unit: str, *, around_one: bool) -> alt.
     )
     middle = max(figures) / 2
     ink = "true" if around_one else f"datum.value > {middle!r}"
-    text = base.mark_text(aria=False).encode(
+    text = base.mark_text(aria=False, lineBreak="\n", baseline="middle").encode(
         **place, text="text:N", color=alt.condition(ink, alt.value("black"), alt.value("white"))
     )
-    width = min(WIDTH, max(160, 90 * len(columns)))
-    return _styled((cell + text).properties(width=width, height=alt.Step(44)))
+    return _styled((cell + text).properties(width=max(160, 84 * len(columns)), height=alt.Step(48)))
 
 
 def svg(picture: alt.TopLevelMixin, background: str = "transparent") -> str:
@@ -139,16 +183,22 @@ def _series(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
 
 
-def _legend() -> alt.Legend:
-    return alt.Legend(orient="bottom", columns=3, labelLimit=240)
+def _legend(names: Sequence[str] = ()) -> alt.Legend | None:
+    """Below the chart, in as many columns as names of that length leave room for; none for one name, which the
+    axis says too."""
+    if len(names) == 1:
+        return None
+    return alt.Legend(orient="bottom", columns=2 if max(map(len, names), default=0) > 14 else 4, labelLimit=280)
 
 
 def _styled(chart: Any) -> alt.TopLevelMixin:
     ink = {"labelColor": "currentColor", "titleColor": "currentColor"}
     lines = {"gridColor": "currentColor", "domainColor": "currentColor", "tickColor": "currentColor"}
     return (
-        chart.configure_axis(**ink, **lines, gridOpacity=0.15, labelFontSize=12, titleFontSize=12, labelLimit=220)
-        .configure_legend(**ink, labelFontSize=12, titleFontSize=12)
+        chart.configure_axis(
+            **ink, **lines, gridOpacity=0.15, labelFontSize=LETTERS, titleFontSize=LETTERS, labelLimit=260
+        )
+        .configure_legend(**ink, labelFontSize=LETTERS, titleFontSize=LETTERS)
         .configure_view(stroke=None)
-        .configure_text(fontSize=12)
+        .configure_text(fontSize=LETTERS)
     )

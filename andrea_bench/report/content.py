@@ -54,14 +54,42 @@ class CompiledFacts:
 
 
 @dataclass(frozen=True)
+class ComparedCell:
+    """One cell's verdict, as `compare` words it. ratio: head time over base time; low and high are None where
+    the processes were too few for an interval."""
+
+    cell_id: str
+    name: str
+    verdict: str
+    reason: str
+    ratio_text: str
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` says of two Runs, which are called base and head here by their labels."""
+
+    base: str
+    head: str
+    headline: str
+    remarks: list[str] = field(default_factory=list)
+    cells: list[ComparedCell] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Subject:
     """What a report is about. command: the one that made the report, as typed. claims: as `claims --json` has
-    them; history: as `history --json` has it; None where none were given."""
+    them; None where none were given. comparisons: of each further Run with the first.
+    history: as `history --json` has it; None where none was given."""
 
     runs: list[MeasuredRun]
     facts: CompiledFacts | None
     command: str
     claims: list[dict[str, Any]] | None = None
+    comparisons: list[Comparison] = field(default_factory=list)
     history: dict[str, Any] | None = None
 
 
@@ -92,10 +120,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Said:
-    """A sentence that a person can repeat, and the rows that it rests on."""
+    """A sentence that a person can repeat, the rows that it rests on, and the question that it answers."""
 
     text: str
     cell_ids: tuple[str, ...] = ()
+    question: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ that its policy lets run.
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
@@ -17,6 +18,7 @@ from andrea_bench.report import charts
 from andrea_bench.report.content import AllRows, Chart, Heading, Page, Part, Said, Table
 
 TITLE = "andrea-bench report"
+LONG = 40  # characters of a cell, beyond which its text is broken anywhere
 
 
 def html(pages: Sequence[Page], subtitle: str) -> str:
@@ -26,7 +28,7 @@ def html(pages: Sequence[Page], subtitle: str) -> str:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
     shown = [page for page in pages if page.absent is None]
     links = "".join(f'<li><a href="#{page.name}">{escape(page.title)}</a></li>' for page in shown)
-    left_out = "".join(f"<li>{escape(p.title)}: {escape(p.absent)}.</li>" for p in pages if p.absent)
+    left_out = "".join(f"<li>{escape(p.title)}: {_prose(p.absent)}.</li>" for p in pages if p.absent)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -54,7 +56,7 @@ def _page(page: Page) -> str:
 def _part(part: Part) -> str:
     match part:
         case str():
-            return f"<p>{escape(part)}</p>"
+            return f"<p>{_prose(part)}</p>"
         case Heading():
             return f"<h3>{escape(part.text)}</h3>"
         case Said():
@@ -70,14 +72,15 @@ def _part(part: Part) -> str:
 def _said(said: Said) -> str:
     cells = escape(" ".join(said.cell_ids))
     link = f' <a href="#all-rows" data-cells="{cells}">its rows</a>' if said.cell_ids else ""
-    return f'<p class="answer">{escape(said.text)}{link}</p>'
+    asked = f"<strong>{escape(said.question)}</strong> " if said.question else ""
+    return f'<p class="answer">{asked}{escape(said.text)}{link}</p>'
 
 
 def _table(table: Table, anchor: str | None = None) -> str:
     kinds = [' class="number"' if name in table.numeric else "" for name in table.columns]
     heads = "".join(f'<th scope="col"{k}>{escape(c)}</th>' for c, k in zip(table.columns, kinds, strict=True))
     rows = "".join(
-        "<tr>" + "".join(f"<td{k}>{escape(c)}</td>" for c, k in zip(row, kinds, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{k or _long(c)}>{escape(c)}</td>" for c, k in zip(row, kinds, strict=True)) + "</tr>"
         for row in table.rows
     )
     caption = escape(table.caption)
@@ -93,8 +96,18 @@ def _table(table: Table, anchor: str | None = None) -> str:
     return f"<details{name}><summary>{caption} ({len(table.rows)} rows)</summary>{grid}</details>"
 
 
+def _long(text: str) -> str:
+    """Of a text that must be broken so that the others of its row stay in view."""
+    return ' class="long"' if len(text) > LONG else ""
+
+
+def _prose(text: str) -> str:
+    """Text of ours; what stands between backticks is a command."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _chart(chart: Chart) -> str:
-    title, about = escape(chart.title), escape(chart.about)
+    title, about = escape(chart.title), _prose(chart.about)
     label = f'role="group" aria-label="{title}"'
     picture = charts.svg(chart.picture).replace("<svg ", f"<svg {label} ", 1)
     return (

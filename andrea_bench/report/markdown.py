@@ -57,7 +57,8 @@ def _part(part: Part, pictures: Mapping[str, str], limit: int) -> Iterator[str]:
             yield f"### {_plain(part.text)}"
         case Said():
             cells = f" (cells {', '.join(part.cell_ids)})" if part.cell_ids else ""
-            yield f"- {_plain(part.text)}{_plain(cells)}"
+            asked = f"**{_plain(part.question)}** " if part.question else ""
+            yield f"- {asked}{_plain(part.text)}{_plain(cells)}"
         case Table():
             yield _table(part, limit)
         case Chart():

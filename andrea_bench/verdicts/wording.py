@@ -28,12 +28,13 @@ def ratio_text(cell: CellVerdict) -> str:
     """`1.062 (1.041 to 1.080)`; a ratio alone where its processes are too few for an interval."""
     if cell.ratio is None or cell.low is None or cell.high is None:
         return "-"
-    if not _reached(cell):
+    if not has_interval(cell):
         return f"{cell.ratio:.3f}"
     return f"{cell.ratio:.3f} ({cell.low:.3f} to {cell.high:.3f})"
 
 
-def _reached(cell: CellVerdict) -> bool:
+def has_interval(cell: CellVerdict) -> bool:
+    """Whether its processes were enough for an interval of the confidence that a verdict needs."""
     return (cell.confidence or 0.0) >= (cell.confidence_needed or 0.0) - 1e-9
 
 

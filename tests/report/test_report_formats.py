@@ -7,16 +7,15 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from made_up import FIXTURES, RUN, Change, changed_run
 
 from andrea_bench.cli.main import main
-from andrea_bench.hardware import find_gpu
 from andrea_bench.report.content import Chart, Subject
 from andrea_bench.report.html import embedded, html
 from andrea_bench.report.markdown import MOST_CHARACTERS, markdown
@@ -27,8 +26,6 @@ from andrea_bench.report.subject import read_runs
 from andrea_bench.statistics import median, median_interval
 from andrea_bench.store import read_run
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-RUN = FIXTURES / "run_fake"
 GOLDEN = FIXTURES / "run_fake.md"
 
 # Cases C32, RP03 and their kin: closing tags in any case, quotes, bars, line ends, dots, brackets, formulas, markup.
@@ -37,22 +34,6 @@ NASTY = [
     "a|b\n`c`", "gpu.name[0]", "$x$", "attn<64,true>", "[red]x[/]", "&lt;b&gt;", "]]>", "\u2028", "${alert(3)}",
     "{{x}}", "*_~#@someone", "Zürich-β", "x" * 300,
 ]  # fmt: skip
-
-Change = Callable[[dict[str, Any]], None]
-
-
-def changed_run(folder: Path, change: Change | None = None, head: dict[str, Any] | None = None) -> Path:
-    """A copy of the stored Run with each record changed, and its environment."""
-    folder.mkdir(parents=True)
-    document = json.loads((RUN / "run.json").read_text())
-    document["environment"] |= head or {}
-    (folder / "run.json").write_text(json.dumps(document))
-    records = [json.loads(line) for line in (RUN / "records.jsonl").read_text().splitlines()]
-    for record in records:
-        if change:
-            change(record)
-    (folder / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    return folder
 
 
 def made(*runs: Path) -> list[Any]:
@@ -252,44 +233,6 @@ def test_facts_alone_render(tmp_path: Path) -> None:
     text = markdown_file.read_text(encoding="utf-8")
     assert "Structure of the compiled kernels" in text and "rtx\\_4090" in text
     assert "waste-rtx-4090" in html_file.read_text(encoding="utf-8")
-
-
-def test_claims_are_a_table_of_findings(tmp_path: Path) -> None:
-    claim = {
-        "id": "tile-72", "statement": "<b>72</b> does not fit", "finding": "not_testable_here", "condition": "a GPU",
-        "evidence": [{"on": "rtx_4090", "how": "compiled", "finding": "fails", "text": "80 | wide", "numbers": {}}],
-    }  # fmt: skip
-    stored, file = tmp_path / "claims.json", tmp_path / "claims.md"
-    stored.write_text(json.dumps({"run": None, "claims": [claim]}))
-    assert main(["report", "--claims", str(stored), "--markdown", str(file)]) == 0
-    text = file.read_text(encoding="utf-8")
-    assert "| tile-72 | \\<b\\>72\\</b\\> does not fit | not testable here | a GPU |" in text
-    assert "| tile-72 | rtx\\_4090 | compiled | fails | 80 \\| wide |  |" in text
-    stored.write_text("{}")
-    assert main(["report", "--claims", str(stored), "--markdown", str(file)]) == 2
-
-
-def test_a_catalogued_gpu_is_the_ceiling(tmp_path: Path) -> None:
-    def on_gpu(record: dict[str, Any]) -> None:
-        record["device"] = "cuda"
-        record["problem"]["dtype"] = "bfloat16"
-
-    run = changed_run(tmp_path / "run", on_gpu, {"device": "cuda", "gpu": {"name": "NVIDIA GeForce RTX 4090"}})
-    gpu = find_gpu("rtx_4090")
-    peak, bandwidth = gpu.peak_tflops("bfloat16"), gpu.memory_bandwidth_gb_per_s
-    assert peak and bandwidth
-    page = next(page for page in made(run) if page.name == "roofline")
-    chart = next(part for part in page.parts if isinstance(part, Chart))
-    assert "the catalogue (rtx_4090)" in chart.about
-    row = next(row for row in chart.data.rows if row[1] == "five_steps")
-    group = next(g for g in group_rows(read_run(run).records) if g.row("five_steps"))
-    whole = group.row("five_steps")
-    assert whole and whole.tflops
-    limit = min(peak, bandwidth * whole.record.flops / whole.record.min_bytes / 1e3)
-    assert row[5] == f"{100 * whole.tflops / limit:.1f} %"
-    # The split's share is of the peak alone.
-    split = next(page for page in made(run) if page.name == "splits").parts[0]
-    assert isinstance(split, Chart) and all(line[5].endswith(" %") for line in split.data.rows)
 
 
 def test_ten_thousand_records_stay_small_and_markdown_fits(tmp_path: Path) -> None:

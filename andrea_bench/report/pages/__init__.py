@@ -6,6 +6,8 @@ from andrea_bench.report.content import Page, Subject
 from andrea_bench.report.pages.alignment import alignment
 from andrea_bench.report.pages.answers import answers_first
 from andrea_bench.report.pages.claims import claims
+from andrea_bench.report.pages.comparison import comparison
+from andrea_bench.report.pages.energy import energy
 from andrea_bench.report.pages.fusing import fusing
 from andrea_bench.report.pages.history import history
 from andrea_bench.report.pages.machine import machine
@@ -25,6 +27,8 @@ PAGES: tuple[Callable[[Subject], Page], ...] = (
     roofline,
     structure,
     claims,
+    comparison,
+    energy,
     history,
     all_rows,
 )

@@ -2,31 +2,25 @@
 
 from typing import Any
 
+from andrea_bench.hardware import match_device_name
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.answers import Misalignment, misalignments
-from andrea_bench.report.content import Chart, CompiledFacts, Heading, Page, Part, Said, Subject, Table
-from andrea_bench.report.pages.marks import DOUBT, INTERVAL, about, anchor, kernel_name, samples
-from andrea_bench.report.rows import GroupRows, Row
-from andrea_bench.report.words import significant
+from andrea_bench.report.content import Chart, CompiledFacts, MeasuredRun, Page, Part, Said, Subject, Table
+from andrea_bench.report.pages.marks import DOUBT, INTERVAL, about, anchor, by_run, kernel_name, samples
+from andrea_bench.report.rows import Row
+from andrea_bench.report.words import ABSENT, duration, significant
 
 # A width that costs a tenth more per useful FLOP than its aligned neighbour, and more than the noise, is named.
 CLIFF = 1.1
 MOST_CHARTS = 6
+Widths = dict[tuple[str, int, str, str], int]  # by kernel, head_dim, dtype and direction
 
 
 def alignment(subject: Subject) -> Page:
     """A line a kernel, cliffs named, the table of costs; computed widths where Facts are at hand."""
     title = "Alignment"
-    parts: list[Part] = []
-    for number, run in enumerate(subject.runs, 1):
-        drawn = _charts(run.groups, number)
-        if drawn and len(subject.runs) > 1:
-            parts.append(Heading(run.label))
-        found = misalignments(run.groups)
-        parts += [*_cliffs(found), *drawn]
-        if found:
-            parts.append(_costs(found))
+    parts = by_run(subject, lambda run, number: _of_run(run, number, subject.facts))
     if not parts:
         return Page("alignment", title, absent="no Run holds a kernel timed at several head_dims or widths")
     if subject.facts and (widths := _computed_widths(subject.facts)):
@@ -34,26 +28,41 @@ def alignment(subject: Subject) -> Page:
     return Page("alignment", title, parts)
 
 
+def _of_run(run: MeasuredRun, number: int, facts: CompiledFacts | None) -> list[Part]:
+    found = misalignments(run.groups)
+    parts = [*_cliffs(found), *_charts(run, number, found, facts)]
+    if found:
+        parts.append(_costs(found))
+    return parts
+
+
+def _is_cliff(one: Misalignment) -> bool:
+    return one.low > 1 and one.cost >= CLIFF
+
+
 def _cliffs(found: list[Misalignment]) -> list[Part]:
     """Of each width the kernels that it costs much, each at the setting where it costs most."""
-    dearest: dict[tuple[str, int], dict[str, Misalignment]] = {}
-    for one in sorted(found, key=lambda m: m.cost):
-        if one.low > 1 and one.cost >= CLIFF:
-            dearest.setdefault((one.row.record.op, one.width), {})[one.kernel] = one
+    dearest: dict[tuple[str, int, int], dict[str, Misalignment]] = {}
+    for one in sorted(filter(_is_cliff, found), key=lambda m: m.cost):
+        dearest.setdefault((one.row.record.op, one.width, one.base_width), {})[one.kernel] = one
     cliffs: list[Part] = []
-    for (op, width), kernels in sorted(dearest.items()):
+    for (op, width, base_width), kernels in sorted(dearest.items()):
         members = sorted(kernels.values(), key=lambda m: m.kernel)
-        costs = ", ".join(f"{m.kernel} {100 * (m.cost - 1):+.0f} %" for m in members)
+        costs = ", ".join(f"{m.kernel} {_change(m)}" for m in members)
         what = "head_dim" if op == "attention" else "projection width"
-        ids = tuple(m.row.record.cell_id for m in members)
-        cliffs.append(Said(f"Cliff at {what} {width}, per useful FLOP beside {members[0].base_width}: {costs}.", ids))
+        ids = tuple(i for m in members for i in (m.row.record.cell_id, m.base.record.cell_id))
+        cliffs.append(Said(f"{costs}, per useful FLOP beside {base_width}.", ids, f"Cliff at {what} {width}:"))
     return cliffs
 
 
-def _charts(groups: list[GroupRows], number: int) -> list[Part]:
+def _change(one: Misalignment) -> str:
+    return f"{100 * (one.cost - 1):+.0f} %"
+
+
+def _charts(run: MeasuredRun, number: int, found: list[Misalignment], facts: CompiledFacts | None) -> list[Part]:
     """One chart for each op and setting in which only head_dim (and with it the width) varies."""
     settings: dict[tuple[str, str, str, Problem], list[Row]] = {}
-    for group in groups:
+    for group in run.groups:
         p = group.problem
         rest = p.replace(head_dim=1, d_model=p.n_head if group.suite == "alignment" else p.d_model)
         for row in group.rows:
@@ -62,54 +71,104 @@ def _charts(groups: list[GroupRows], number: int) -> list[Part]:
     several = [
         (key, rows) for key, rows in settings.items() if len({r.record.problem.head_dim for r in rows}) > 1
     ]  # fmt: skip
+    compiled = _compiled_widths(run, facts)
     drawn: list[Part] = [
-        _chart(*key, rows, anchor("alignment", number, at)) for at, (key, rows) in enumerate(several[:MOST_CHARTS], 1)
+        _chart(*key, rows, found, compiled, anchor("alignment", number, at))
+        for at, (key, rows) in enumerate(several[:MOST_CHARTS], 1)
     ]
     if len(several) > MOST_CHARTS:
         drawn.append(f"The first {MOST_CHARTS} of {len(several)} settings; the rows of all are on the last page.")
     return drawn
 
 
-def _chart(suite: str, op: str, device: str, rest: Problem, rows: list[Row], name: str) -> Chart:
+def _chart(
+    suite: str,
+    op: str,
+    device: str,
+    rest: Problem,
+    rows: list[Row],
+    found: list[Misalignment],
+    compiled: Widths,
+    name: str,
+) -> Chart:
     rows = sorted(rows, key=lambda row: (row.record.kernel, row.record.problem.head_dim))
     width = "head_dim" if op == "attention" else "width (n_head x head_dim)"
+    notes = _notes(found, {row.record.cell_id for row in rows})
     values: list[dict[str, Any]] = []
-    table = []
+    steps: list[dict[str, Any]] = []
+    table: list[tuple[str, ...]] = []
     for row in rows:
-        giga = row.record.flops / 1e9
+        giga, head_dim = row.record.flops / 1e9, row.record.problem.head_dim
         cost, low, high = ((us or 0.0) / giga for us in (row.median_us, row.low_us, row.high_us))
+        computed = _computed_width(row, compiled)
+        wide = "" if computed is None else f"; computed {computed} wide"
         values.append({
-            "series": row.record.kernel, "x": row.record.problem.head_dim, "value": cost, "low": low, "high": high,
-            "about": about(row),
+            "series": row.record.kernel, "x": head_dim, "value": cost, "low": low, "high": high,
+            "note": notes.get(row.record.cell_id), "about": f"{about(row)}{wide}",
         })  # fmt: skip
+        if computed is not None:
+            steps.append({"series": row.record.kernel, "x": head_dim, "value": computed})
         figures = (significant(cost, 4), significant(low, 4), significant(high, 4))
-        table.append((kernel_name(row), str(row.record.problem.head_dim), *figures,
-                      str(len(row.record.samples_us)), row.record.cell_id))  # fmt: skip
-    title = f"{op} ({suite}): batch {rest.batch}, seq_len {rest.seq_len}, {rest.n_head} heads, {rest.dtype}, {device}"
-    heads = ("kernel", width, "us per GFLOP", "low", "high", "n", "cell_id")
+        table.append((kernel_name(row), str(head_dim), *figures, str(len(row.record.samples_us)),
+                      ABSENT if computed is None else str(computed), row.record.cell_id))  # fmt: skip
+    heads_of = f", {rest.n_head} heads" if rest.n_head > 1 else ""
+    title = f"{op} ({suite}): batch {rest.batch}, seq_len {rest.seq_len}{heads_of}, {rest.dtype}, {device}"
+    heads: tuple[str, ...] = ("kernel", width, "us per GFLOP", "low", "high", "n", "computed width", "cell_id")
+    if not steps:  # no kernel here tells
+        heads, table = (*heads[:6], heads[7]), [(*line[:6], line[7]) for line in table]
+    behind = " Grey steps behind the lines: how wide the kernel computes, on the axis to the right." if steps else ""
+    named = " Cliffs carry what the width costs beside its aligned neighbour." if notes else ""
     return Chart(
         name,
         f"Cost per useful FLOP, {title}",
         f"Microseconds for a billion useful FLOP against {width}, lower is better; {INTERVAL}; {samples(rows)}. "
-        f"The axes do not start at zero. {DOUBT}",
-        charts.lines(values, width, "us per useful GFLOP", zero=False),
-        Table(f"{title}: figures", heads, table, frozenset(heads[1:6]), folded=True),
+        f"The axes do not start at zero.{named}{behind} {DOUBT}",
+        charts.lines(values, width, "us per useful GFLOP", zero=False, steps=steps, behind="computed width"),
+        Table(f"{title}: figures", heads, table, frozenset(heads[1:-1]), folded=True),
     )
+
+
+def _notes(found: list[Misalignment], drawn: set[str]) -> dict[str, str]:
+    """What is written beside the point of a cliff, by cell_id: of each width the dearest alone."""
+    cliffs = [m for m in found if _is_cliff(m) and m.row.record.cell_id in drawn]
+    dearest = {m.width: m for m in sorted(cliffs, key=lambda m: m.cost)}
+    return {m.row.record.cell_id: f"{m.width}: {_change(m)}" for m in dearest.values()}
 
 
 def _costs(found: list[Misalignment]) -> Table:
     rows = [
-        (m.kernel, str(m.width), str(m.base_width), f"{100 * (m.cost - 1):+.1f} %",
-         f"{100 * (m.low - 1):+.1f} to {100 * (m.high - 1):+.1f} %", m.row.record.cell_id)
+        (m.kernel, str(m.width), str(m.base_width), duration(m.row.median_us), duration(m.base.median_us),
+         f"{100 * (m.cost - 1):+.1f} %", f"{100 * (m.low - 1):+.1f} to {100 * (m.high - 1):+.1f} %",
+         m.row.record.cell_id)
         for m in found
     ]  # fmt: skip
-    heads = ("kernel", "width", "beside", "cost per useful FLOP", "low to high", "cell_id")
+    heads = ("kernel", "width", "beside", "time", "time beside", "cost per useful FLOP", "low to high", "cell_id")
     caption = "What a width costs per useful FLOP beside its best aligned neighbour (unpaired intervals)"
-    return Table(caption, heads, rows, frozenset(heads[1:5]))
+    return Table(caption, heads, rows, frozenset(heads[1:7]))
+
+
+# ---- computed width: what stands behind the measured steps -------------------------------------------
+def _computed_width(row: Row, compiled: Widths) -> int | None:
+    """How wide a row of head_dim is computed: as the Record tells, else as Facts of this GPU do."""
+    told = row.record.counters.get("computed_width")
+    problem = row.record.problem
+    return told or compiled.get((row.record.kernel, problem.head_dim, problem.dtype, problem.direction))
+
+
+def _compiled_widths(run: MeasuredRun, facts: CompiledFacts | None) -> Widths:
+    """The computed widths that Facts hold of the GPU that this Run measured on."""
+    gpu = match_device_name((run.head.environment.get("gpu") or {}).get("name") or "")
+    if facts is None or gpu is None:
+        return {}
+    return {
+        (one["kernel"], one["problem"]["head_dim"], one["problem"]["dtype"], one["direction"]): one["computed_width_qk"]
+        for one in facts.facts
+        if one["gpu"] == gpu.name and one["status"] == "ok" and one.get("problem") and one.get("computed_width_qk")
+    }
 
 
 def _computed_widths(facts: CompiledFacts) -> Table | None:
-    """How wide the compiled kernels compute: what stands behind the measured steps."""
+    """How wide the compiled kernels compute, on every GPU that they were compiled for."""
     rows = {}
     for one in facts.facts:
         problem = one.get("problem")

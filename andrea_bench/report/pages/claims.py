@@ -12,13 +12,13 @@ def claims(subject: Subject) -> Page:
     findings, evidence = [], []
     for claim in subject.claims:
         name, finding = str(claim.get("id")), _words(claim.get("finding"))
-        findings.append((name, str(claim.get("statement")), finding, str(claim.get("condition") or "")))
+        findings.append((name, finding, str(claim.get("statement")), str(claim.get("condition") or "")))
         for one in claim.get("evidence") or []:
-            texts = (one.get(key) for key in ("on", "how", "finding", "text", "source"))
+            texts = (one.get(key) for key in ("finding", "how", "on", "text", "source"))
             evidence.append((name, *("" if text is None else _words(text) for text in texts)))
-    parts: list[Part] = [Table("Statements and findings", ("id", "statement", "finding", "condition"), findings)]
+    parts: list[Part] = [Table("Statements and findings", ("id", "finding", "statement", "condition"), findings)]
     if evidence:
-        heads = ("id", "on", "how", "finding", "what came out", "source")
+        heads = ("id", "finding", "how", "on", "what came out", "source")
         parts.append(Table("Evidence", heads, evidence, folded=True))
     return Page("claims", title, parts)
 

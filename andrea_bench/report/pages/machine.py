@@ -18,6 +18,7 @@ PROTOCOL = (
     "warmup_rounds",
     "seed",
 )
+UNITS = ("bytes", "KiB", "MiB", "GiB")
 
 
 def machine(subject: Subject) -> Page:
@@ -61,10 +62,20 @@ def _text(value: Any) -> str:
     """A piece of the environment in one line; what is not known (None, and its reason) is left to run.json."""
     if isinstance(value, dict):
         known = {k: v for k, v in value.items() if v is not None and not k.endswith("_reason")}
-        return "; ".join(f"{k.replace('_', ' ')} {_text(v)}" for k, v in known.items())
+        return "; ".join(_named(k, v) for k, v in known.items())
     if isinstance(value, list):
         return ", ".join(map(_text, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "not known" if value is None else str(value)
+
+
+def _named(name: str, value: Any) -> str:
+    """As in `memory 23.5 GiB`, `virtual machine yes`."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        power = next((p for p in (3, 2, 1) if value >= 1024**p), 0)
+        return f"{name.removesuffix('_bytes').replace('_', ' ')} {value / 1024**power:.4g} {UNITS[power]}"
+    return f"{name.replace('_', ' ')} {_text(value)}"
 
 
 def _validity(run: MeasuredRun) -> Table:

@@ -1,14 +1,15 @@
 """From rows to the marks of a chart and the table beside it."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from andrea_bench.report import charts
-from andrea_bench.report.content import Chart, Table
+from andrea_bench.report.content import Chart, Heading, MeasuredRun, Part, Subject, Table
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, duration, interval, rate, significant
 
+Key = TypeVar("Key", bound=Hashable)
 INTERVAL = "lines: 95 % interval of the median"
 TIMES = ("kernel", "time", "low", "high", "n", "to baseline", "rate", "validity", "cell_id")
 NUMBERS = frozenset({"time", "low", "high", "n", "rate"})
@@ -17,6 +18,26 @@ NUMBERS = frozenset({"time", "low", "high", "n", "rate"})
 def anchor(*words: object) -> str:
     """A name for a file or an anchor: [a-z0-9-], whatever the words are."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, words)).lower()).strip("-")
+
+
+def by_run(subject: Subject, parts_of: Callable[[MeasuredRun, int], Sequence[Part]]) -> list[Part]:
+    """The parts of each Run, which is counted from 1, under its label where there are several."""
+    parts: list[Part] = []
+    for number, run in enumerate(subject.runs, 1):
+        found = parts_of(run, number)
+        if found and len(subject.runs) > 1:
+            parts.append(Heading(run.label))
+        parts += found
+    return parts
+
+
+def fastest(rows: Iterable[tuple[Key, Row]]) -> dict[Key, Row]:
+    """Of each key the row with the shortest time, among those that compute."""
+    found: dict[Key, Row] = {}
+    for key, row in rows:
+        if row.tflops and (key not in found or (row.median_us or 0.0) < (found[key].median_us or 0.0)):
+            found[key] = row
+    return found
 
 
 def kernel_name(row: Row) -> str:
@@ -64,14 +85,16 @@ def times_chart(name: str, title: str, rows: Sequence[Row]) -> Chart:
             "value": (row.median_us or 0.0) / scale,
             "low": (row.low_us or 0.0) / scale,
             "high": (row.high_us or 0.0) / scale,
+            "text": duration(row.median_us) + (f", {row.to_baseline.ratio:.2f} x" if row.to_baseline else ""),
             "about": about(row),
         }
         for row in rows
     ]
+    beside = " x: times the baseline's time, paired." if any(row.to_baseline for row in rows) else ""
     return Chart(
         name,
         title,
-        f"Median time in {unit}, shorter is better; {INTERVAL}; {samples(rows)}. {DOUBT}",
+        f"Median time in {unit}, shorter is better; {INTERVAL}; {samples(rows)}.{beside} {DOUBT}",
         charts.bars(values, f"median time ({unit})"),
         times_table(f"{title}: times", rows),
     )

@@ -4,8 +4,8 @@ import itertools
 from typing import Any
 
 from andrea_bench.report import charts
-from andrea_bench.report.content import Ceiling, Chart, Heading, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import about, anchor, kernel_name
+from andrea_bench.report.content import Ceiling, Chart, MeasuredRun, Page, Part, Subject, Table
+from andrea_bench.report.pages.marks import about, anchor, by_run, fastest, kernel_name
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, percent, rate, significant
 
@@ -16,29 +16,20 @@ HEADS = ("op", "kernel", "problem", "FLOP/byte", "rate", "of the ceiling", "cell
 def roofline(subject: Subject) -> Page:
     """For each Run, device and dtype the fastest kernel of each op and Problem, under the ceilings known."""
     title = "Roofline"
-    parts: list[Part] = []
-    for number, run in enumerate(subject.runs, 1):
-        drawn = _charts(run, number)
-        if drawn and len(subject.runs) > 1:
-            parts.append(Heading(run.label))
-        parts += drawn
+    parts = by_run(subject, _charts)
     if not parts:
         return Page("roofline", title, absent="no Run holds times of kernels that compute")
     return Page("roofline", title, parts)
 
 
 def _charts(run: MeasuredRun, number: int) -> list[Part]:
+    every = (((g.device, g.problem, row.record.op), row) for g in run.groups for row in g.rows)
     settings: dict[tuple[str, str], list[Row]] = {}
-    for group in run.groups:
-        fastest: dict[str, Row] = {}
-        for row in group.rows:
-            held = fastest.get(row.record.op)
-            if row.tflops and (held is None or row.tflops > (held.tflops or 0.0)):
-                fastest[row.record.op] = row
-        settings.setdefault((group.device, group.problem.dtype), []).extend(fastest.values())
+    for (device, problem, _), row in fastest(every).items():
+        settings.setdefault((device, problem.dtype), []).append(row)
     return [
         _chart(run, device, dtype, rows, anchor("roofline", number, at))
-        for at, ((device, dtype), rows) in enumerate(((k, r) for k, r in settings.items() if r), 1)
+        for at, ((device, dtype), rows) in enumerate(settings.items(), 1)
     ]
 
 
@@ -60,7 +51,11 @@ def _chart(run: MeasuredRun, device: str, dtype: str, rows: list[Row], name: str
     ceilings = "; ".join(
         f"{significant(c.tflops[dtype])} TFLOP/s and {significant(c.gb_per_s or 0.0)} GB/s by {c.source}" for c in roofs
     )
-    known = f"Ceilings: {ceilings}." if roofs else "No ceiling of this machine is known (`andrea-bench calibrate`)."
+    known = (
+        f"Ceilings: {ceilings}; percents are of the first."
+        if roofs
+        else "No ceiling of this machine is known (`andrea-bench calibrate`)."
+    )
     cut = f" The first {MOST_POINTS} of {len(rows)} are drawn." if len(rows) > MOST_POINTS else ""
     return Chart(
         name,

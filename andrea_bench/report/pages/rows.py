@@ -17,7 +17,7 @@ MOST_ROWS = 15_000
 
 def all_rows(subject: Subject) -> Page:
     """Every row of every Run, and the commands."""
-    title = "All rows"
+    title = "All rows" if subject.runs else "Commands"
     made = [(run.label, shlex.join(["andrea-bench", *run.head.arguments])) for run in subject.runs]
     commands = Table("The commands that made it", ("of", "command"), [*made, ("this report", subject.command)])
     every = [(run.label, row) for run in subject.runs for row in run.rows()]

@@ -1,14 +1,15 @@
 """Page: one width split into heads in several ways: n_head x head_dim."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from andrea_bench.errors import BadInput
 from andrea_bench.models import find_model
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
-from andrea_bench.report.content import Chart, Heading, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import about, anchor
+from andrea_bench.report.content import Chart, MeasuredRun, Page, Part, Subject, Table
+from andrea_bench.report.pages.marks import about, anchor, by_run, fastest
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, duration, percent, rate, significant
 
@@ -20,12 +21,7 @@ HEADS = ("n_head", "head_dim", "kernel", "time", "rate", "of the ceiling", "chos
 def splits(subject: Subject) -> Page:
     """A heat map for each suite, op and setting in which n_head or head_dim takes several values."""
     title = "n_head x head_dim"
-    parts: list[Part] = []
-    for number, run in enumerate(subject.runs, 1):
-        maps = _maps(run, number)
-        if maps and len(subject.runs) > 1:
-            parts.append(Heading(run.label))
-        parts += maps
+    parts = by_run(subject, _maps)
     if not parts:
         return Page("splits", title, absent="no Run holds more than one split of a width (`sweep --iso d_model=768`)")
     return Page("splits", title, parts)
@@ -33,16 +29,8 @@ def splits(subject: Subject) -> Page:
 
 def _maps(run: MeasuredRun, number: int) -> list[Part]:
     settings: dict[tuple[str, str, str, Problem], dict[tuple[int, int], Row]] = {}
-    for group in run.of_suite(*SUITES):
-        p = group.problem
-        one = p.replace(n_head=1, n_kv_head=1, head_dim=1, d_model=p.n_head * p.head_dim)
-        for row in group.rows:
-            if row.median_us is None or not row.record.flops:
-                continue
-            fastest = settings.setdefault((group.suite, row.record.op, group.device, one), {})
-            held = fastest.get((p.n_head, p.head_dim))
-            if held is None or row.median_us < (held.median_us or 0.0):
-                fastest[p.n_head, p.head_dim] = row
+    for (setting, split), row in fastest(_placed(run)).items():
+        settings.setdefault(setting, {})[split] = row
     several = [(key, cells) for key, cells in settings.items() if len(cells) > 1]
     parts: list[Part] = [
         _map(run, key, cells, anchor("splits", number, at)) for at, (key, cells) in enumerate(several[:MOST_MAPS], 1)
@@ -50,6 +38,15 @@ def _maps(run: MeasuredRun, number: int) -> list[Part]:
     if len(several) > MOST_MAPS:
         parts.append(f"Maps of the first {MOST_MAPS} of {len(several)} settings; all rows are on the last page.")
     return parts
+
+
+def _placed(run: MeasuredRun) -> Iterator[tuple[tuple[tuple[str, str, str, Problem], tuple[int, int]], Row]]:
+    """Each row under its setting (suite, op, device and all of its Problem but the split) and its split."""
+    for group in run.of_suite(*SUITES):
+        p = group.problem
+        rest = p.replace(n_head=1, n_kv_head=1, head_dim=1, d_model=p.n_head * p.head_dim)
+        for row in group.rows:
+            yield ((group.suite, row.record.op, group.device, rest), (p.n_head, p.head_dim)), row
 
 
 def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple[int, int], Row], name: str) -> Chart:
@@ -64,7 +61,7 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
         mark = (n_head, head_dim) == chosen
         values.append({
             "x": head_dim, "y": n_head, "value": row.tflops, "chosen": mark, "about": about(row),
-            "text": duration(row.median_us) + (f", {share}" if share != ABSENT else ""),
+            "text": duration(row.median_us) + (f"\n{share}" if share != ABSENT else ""),
         })  # fmt: skip
         table.append((str(n_head), str(head_dim), row.record.kernel, duration(row.median_us), rate(row.tflops),
                       share, "chosen" if mark else "", row.record.cell_id))  # fmt: skip

@@ -53,7 +53,7 @@ def _stacked(group: GroupRows, name: str) -> Chart | None:
     values = [
         _part("sum of the stages", f"{op}: {kernel_name(row)}", row, scale, at) for at, (op, row) in enumerate(found)
     ]
-    values += [_part(f"measured whole: {kernel_name(row)}", "measured whole", row, scale, 9) for row in others]
+    values += [_part(kernel_name(row), "measured whole", row, scale, 9) for row in others]
     missing = [op for op, kernel in STAGES if op not in [o for o, _ in found]]
     lacks = f" Without a time: {', '.join(missing)}." if missing else ""
     beside = ""
