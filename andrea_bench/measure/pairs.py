@@ -7,9 +7,9 @@ the other one waits. What drifts, and load that comes and goes, hits both alike;
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 
 import msgspec
 
@@ -20,9 +20,12 @@ from andrea_bench.record import TIMED, Record, Validity
 
 BASE, HEAD = 0, 1
 TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
-# Many short turns rather than few long ones: load that begins or ends within a pair then hits both sides alike.
-FOURS = 4
-TURN_SECONDS = 0.04  # sampling time of a Group in one turn
+# Many short turns rather than few long ones: load that comes and goes then hits both sides alike. With five other
+# processes on two CPUs (2026-11-29, eight pairs each, in turn) the log ratio of a pair's process medians had an rms of
+# 2.6 % so, and 11.6 % with one four of 0.15 s each whose turns' medians were averaged.
+TURN_SECONDS = 0.02  # sampling time of a Group in one turn
+FOURS = 8  # of turns of a Group in a pair, at most
+GROUP_SECONDS = 0.8  # no further four is begun after so long: where calls are long, one or two must do
 
 MakeExecutor = Callable[[], Executor]
 Member = tuple[str, str]  # (op, kernel)
@@ -33,7 +36,7 @@ class Pairs:
     """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
 
     The samples of a pair have its number as `block`; those of a side's first turn have `round` 0, of its second 1,
-    and so on. turn_seconds: sampling time of a Group in one turn. fours: of four turns each, in a pair."""
+    and so on. turn_seconds: sampling time of a Group in one turn. fours: of turns of a Group in a pair, at most."""
 
     def __init__(
         self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, turn_seconds: float = TURN_SECONDS,
@@ -108,7 +111,7 @@ class Pairs:
         for i, task in self._live():
             turns: list[tuple[int, int, list[Record]]] = []
             timed = msgspec.structs.replace(task, checked=True)
-            for side in chain.from_iterable(self._random.choice(TURNS) for _ in range(self._fours)):
+            for side in self._sides():
                 number = sum(other == side for other, _, _ in turns)
                 try:
                     turns.append((side, number, executors[side].run(timed, _silent)))
@@ -120,6 +123,14 @@ class Pairs:
             self._keep(i, task, turns)
             measured = True
         self.count += measured
+
+    def _sides(self) -> Iterator[int]:
+        """Whose turn it is, in whole fours until the Group has had its time in this pair."""
+        began = time.monotonic()
+        for number in range(self._fours):
+            if number and time.monotonic() - began > GROUP_SECONDS:
+                return
+            yield from self._random.choice(TURNS)
 
     def _keep(self, i: int, task: Task, turns: list[tuple[int, int, list[Record]]]) -> None:
         for index, member in enumerate(task.members):
@@ -140,7 +151,7 @@ class Pairs:
 def _one_turn(protocol: Protocol, seconds: float) -> Protocol:
     # The turn ends by time: how well one process knows its median says nothing of how pairs differ.
     return msgspec.structs.replace(
-        protocol, warmup_rounds=1, min_samples=3, max_samples=100_000, target=1e-9, time_limit_s=seconds
+        protocol, warmup_rounds=1, min_samples=2, max_samples=100_000, target=1e-9, time_limit_s=seconds
     )
 
 

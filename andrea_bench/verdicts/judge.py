@@ -118,9 +118,7 @@ class Judged:
             self._give(base, head, "inconclusive", "; ".join(doubts))
             return
         try:
-            paired = self._policy.paired
-            base_blocks = block_times(base, "base", paired=paired)
-            head_blocks = block_times(head, "head", paired=paired)
+            base_blocks, head_blocks = block_times(base, "base"), block_times(head, "head")
             shift = self._shift(base_blocks, head_blocks)
         except Invalid as error:
             self._give(base, head, "inconclusive", f"invalid: {error}")
@@ -213,33 +211,27 @@ def _cure(cell: CellVerdict, least: int, units: str) -> str:
     return f"; the smallest slowdown this data could have shown is {100 * shown:.2g} %; {cure}"
 
 
-def block_times(record: Record, side: str, *, paired: bool) -> Blocks:
-    """The time of each block, in order of block: the median of its samples; where blocks are paired, and each
-    side took several turns in one (`round`), the geometric mean of the turns' medians, so that a drift that
-    the turns' order cancels stays cancelled. Raises Invalid where a sample is no time."""
+def block_times(record: Record, side: str) -> Blocks:
+    """The time of each block, in order of block: the median of all its samples. Where a process took several short
+    turns, that hardly sees those that were disturbed; the median of each, averaged, would. Raises Invalid where a
+    sample is no time."""
     samples = record.samples_us
     if not samples:
         raise Invalid(f"{side} is {record.status} but has no samples")
-    turns = record.round if paired else record.block
-    if not len(record.block) == len(turns) == len(samples):
+    if len(record.block) != len(samples):
         raise Invalid(f"{side} has {len(samples)} samples but {len(record.block)} blocks")
     if not (min(samples) > 0 and math.isfinite(sum(samples))):
         worst = next(s for s in samples if not (s > 0 and math.isfinite(s)))
         raise Invalid(f"{side} holds a time of {worst:g} us")
-    by_turn: dict[tuple[int, int], list[float]] = {}
-    for block, turn, sample in zip(record.block, turns, samples, strict=True):
-        by_turn.setdefault((block, turn), []).append(sample)
-    if not paired:
-        return {block: median(by_turn[block, turn]) for block, turn in sorted(by_turn)}
-    logs: dict[int, list[float]] = {}
-    for block, turn in sorted(by_turn):
-        logs.setdefault(block, []).append(math.log(median(by_turn[block, turn])))
-    return {block: math.exp(sum(values) / len(values)) for block, values in logs.items()}
+    by_block: dict[int, list[float]] = {}
+    for block, sample in zip(record.block, samples, strict=True):
+        by_block.setdefault(block, []).append(sample)
+    return {block: median(by_block[block]) for block in sorted(by_block)}
 
 
 def paired_logs(base: Record, head: Record) -> list[float]:
     """Log of head over base for each block that both have, in order of block. Raises Invalid."""
-    before, after = block_times(base, "base", paired=True), block_times(head, "head", paired=True)
+    before, after = block_times(base, "base"), block_times(head, "head")
     return [math.log(after[block] / before[block]) for block in before if block in after]
 
 

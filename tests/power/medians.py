@@ -37,7 +37,7 @@ def record_medians(file: Path, pairs: int, conditions: str, machine: str) -> Non
         "pair_seconds": round(seconds / pairs, 2),
         "cells": [
             {"kernel": base.kernel, "seq_len": base.problem.seq_len}
-            | {f"{side}_us": [round(us, 2) for us in block_times(record, side, paired=True).values()]
+            | {f"{side}_us": [round(us, 2) for us in block_times(record, side).values()]
                for side, record in (("base", base), ("head", head))}
             for base, head in records
         ],
