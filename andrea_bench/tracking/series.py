@@ -225,9 +225,12 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 def _systems(ordered: list[Results]) -> list[str]:
-    """Updates of the operating system, which can move every series at once."""
+    """Updates of the operating system, which can move every series at once; what can't be known of the machine."""
     named = [(one.machine_facts.get("os", ""), one.commit[:8]) for one in ordered]
-    return [f"os: {old} -> {new} at {at}" for (old, _), (new, at) in itertools.pairwise(named) if old != new]
+    notes = [f"os: {old} -> {new} at {at}" for (old, _), (new, at) in itertools.pairwise(named) if old != new]
+    if not any(one.machine_facts.get("cpu") for one in ordered):
+        notes.append("asv was not told the machine's CPU: two machines of one name can't be told apart (docs/asv.md)")
+    return notes
 
 
 def _notes(made: list[Series], shown: list[Series]) -> list[str]:

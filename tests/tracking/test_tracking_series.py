@@ -125,6 +125,14 @@ def test_an_update_of_the_system_is_a_note(tmp_path: Path) -> None:
     assert len(found.commits) == 2 and "os: Linux 6.1 -> Linux 6.2 at 00000002" in found.notes
 
 
+def test_a_machine_of_which_only_the_name_is_known(tmp_path: Path) -> None:
+    """As `asv machine --yes --machine NAME` leaves it."""
+    write(tmp_path, 1, {TIME: times([1.0], EAGER)}, facts={"cpu": ""})
+    assert any("CPU" in note for note in read_history(tmp_path).notes)
+    write(tmp_path, 1, {TIME: times([1.0], EAGER)})
+    assert not any("CPU" in note for note in read_history(tmp_path).notes)
+
+
 def test_a_commit_that_no_longer_exists_is_said(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
     assert "ordered by date: git lacks 2 of 2 commits (00000001, 00000002)" in history(tmp_path, [1.0, 1.0]).notes
