@@ -133,19 +133,29 @@ class Pairs:
             yield from self._random.choice(TURNS)
 
     def _keep(self, i: int, task: Task, turns: list[tuple[int, int, list[Record]]]) -> None:
+        """Keep a pair's samples of each cell, but for fours in which the machine was held back; where those are more
+        than half, the cell's pair is left out."""
         for index, member in enumerate(task.members):
             cell = i, member
             found = [(side, number, records[index]) for side, number, records in turns]
-            if any(record.status != "ok" or record.validity.verdict == "invalid" for _, _, record in found):
+            # A four without one of its turns would no longer cancel drift; each side has two turns in one.
+            bad = {number // 2 for _, number, record in found if _held_back(record)}
+            if 4 * len(bad) > len(found) / 2:
                 self.left_out += 1
                 continue
             for side, number, record in found:
+                if number // 2 in bad:
+                    continue
                 kept = self._records[side][cell]
                 kept.samples_us.extend(record.samples_us)
                 kept.host_us.extend(record.host_us)
                 kept.order.extend(record.order)
                 kept.block.extend([self.count] * len(record.samples_us))
                 kept.round.extend([number] * len(record.samples_us))
+
+
+def _held_back(record: Record) -> bool:
+    return record.status != "ok" or record.validity.verdict == "invalid"
 
 
 def _one_turn(protocol: Protocol, seconds: float) -> Protocol:

@@ -1,5 +1,6 @@
 """A throttled Group is measured again, a bounded number of times, and keeps its samples in the end."""
 
+import msgspec
 import pytest
 from test_group import make_task, stub
 
@@ -48,3 +49,12 @@ def test_one_that_recovers_is_ok() -> None:
     assert clocks.tries == 3
     assert record.status == "ok"
     assert record.round == list(range(len(record.samples_us)))
+
+
+def test_one_of_many_turns_is_not_repeated_nor_its_kernels_checked_again() -> None:
+    clocks = Clocks([800.0])
+    task = msgspec.structs.replace(make_task(stub("good"), stub("wrong_mask")), checked=True)
+    records = group.measure_group(task, FakeClock(), watch=clocks)  # type: ignore[arg-type]
+    assert clocks.tries == 1
+    assert [record.status for record in records] == ["throttled", "throttled"]
+    assert all(record.samples_us and record.relative_error is None for record in records)

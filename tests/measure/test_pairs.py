@@ -174,6 +174,27 @@ def test_turns_on_a_machine_that_was_held_back_are_left_out() -> None:
     assert set(pairs.records(BASE)[0].block) == set(pairs.records(HEAD)[0].block) == {1, 2}
 
 
+def test_a_four_in_which_the_machine_was_held_back_is_left_out() -> None:
+    machine = Machine()
+    machine.invalid_turns = {
+        2,
+        32 + 1,
+        32 + 5,
+        32 + 9,
+        32 + 13,
+        32 + 17,
+    }
+    pairs = pairs_of(machine, [make_task()], fours=8)
+    for _ in range(3):
+        pairs.measure()
+    assert pairs.left_out == 2  # both cells in the second pair
+    for side in (BASE, HEAD):
+        record = pairs.records(side)[0]
+        assert sorted(set(zip(record.block, record.round, strict=True))) == [
+            *((0, n) for n in range(2, 16)), *((2, n) for n in range(16))
+        ]  # fmt: skip
+
+
 def test_settled_cells_are_measured_no_more() -> None:
     machine = Machine()
     pairs = pairs_of(machine, [make_task(64), make_task(128)])
