@@ -28,7 +28,12 @@ class FactsDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_facts(path: Path, document: FactsDocument) -> None:
-    """Writes strict JSON; the file is there whole or not at all. Raises OSError."""
+    """Writes strict JSON; the file is there whole or not at all. Raises OSError.
+
+    An entry of a file that is renewed stays as it is where only the time that compiling took, or whether the result
+    had been kept, is another: so a baseline under version control changes where the code did, and nowhere else.
+    """
+    document = msgspec.structs.replace(document, facts=_where_changed(path, document.facts))
     text = msgspec.json.format(msgspec.json.encode(document.document()), indent=1) + b"\n"
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
@@ -41,6 +46,17 @@ def write_facts(path: Path, document: FactsDocument) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _where_changed(path: Path, facts: list[Facts]) -> list[Facts]:
+    """`facts`, those that `path` already holds as they stand there."""
+    try:
+        held = read_facts(path).facts
+    except BadInput:  # there is none, or something else, which is replaced
+        return facts
+    known = {(one.kernel, one.gpu, one.problem, one.direction): one for one in held}
+    found = [(known.get((one.kernel, one.gpu, one.problem, one.direction)), one) for one in facts]
+    return [old if old is not None and old.same_code(one) else one for old, one in found]
 
 
 def read_facts(path: Path) -> FactsDocument:

@@ -89,6 +89,10 @@ class Facts(msgspec.Struct, kw_only=True):
             return whole
         return {name: whole[name] for name in HEAD}
 
+    def same_code(self, other: "Facts") -> bool:
+        """Whether they differ at most in how long compiling took and in whether the result had been kept."""
+        return self == msgspec.structs.replace(other, compile_seconds=self.compile_seconds, cached=self.cached)
+
 
 HEAD = ("kernel", "gpu", "compute_capability", "problem", "direction", "status", "reason")
 
@@ -179,7 +183,8 @@ def _matrix_flops(
     analysis: Analysis, launch: TritonLaunch, unknown: dict[str, str]
 ) -> tuple[float | None, float | None, float | None]:
     """(issued, useful, their ratio) of one block in one pass; notes in `unknown` what is not known."""
-    issued = analysis.matrix_flops
+    # A float as in a result that was kept: the same in a file whether compiled or kept.
+    issued = None if analysis.matrix_flops is None else float(analysis.matrix_flops)
     if analysis.passes is None:
         unknown["useful_mma_flops"] = "one pass of the machine code's loop can't be told in the source's iterations"
         return issued, None, None

@@ -153,11 +153,7 @@ def _entry(base: Facts, head: Facts) -> list[Finding]:
     """All differences of one entry."""
     if base.status != "ok" or head.status != "ok":
         return _status(base, head)
-    if (
-        base.code_hash == head.code_hash
-        and base.document()
-        == msgspec.structs.replace(head, cached=base.cached, compile_seconds=base.compile_seconds).document()
-    ):
+    if base.same_code(head):
         return []
     rules: tuple[Callable[[Facts, Facts], Iterable[Finding]], ...] = (
         _spills, _occupancy, _matrix_instructions, _issued_flops, _load_widths, _notes

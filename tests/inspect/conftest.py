@@ -1,18 +1,11 @@
-"""A cache of their own for the tests of inspect, and the sample kernel's launches."""
+"""A cache of their own for the tests of inspect, and Facts of the sample kernel."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-TYPES = "*bf16,*bf16,*bf16,*bf16,i32,i32"
-EXACT = {"head_dim": 72, "wide": 64, "narrow": 16, "block_m": 64, "block_n": 32, "hint": True}
-PADDED = {**EXACT, "wide": 128, "narrow": 0}
-ALIGNED = {**EXACT, "head_dim": 64, "narrow": 0}
-# Useful matrix FLOPs of one iteration: Q K^T and P V of a block_m x block_n tile at head_dim.
-USEFUL_72 = 2 * 2 * 64 * 32 * 72
-POINTERS = ["q", "k", "v", "out"]
+from sample_launch import EXACT, POINTERS, TYPES
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("triton", reason="the package triton is not installed")
 
-from conftest import EXACT, TYPES
 from sample_kernels import sample_attention, sample_copy, sample_matmul
+from sample_launch import EXACT, TYPES
 
 from andrea_bench.errors import EnvironmentUnfit
 from andrea_bench.inspect import compile_facts, toolchain

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("triton", reason="the package triton is not installed")
 
-from conftest import EXACT, PADDED, POINTERS, TYPES, USEFUL_72
 from sample_kernels import sample_attention, sample_broken, sample_copy, sample_matmul
+from sample_launch import EXACT, PADDED, POINTERS, TYPES, USEFUL_72
 
 from andrea_bench.errors import BadInput
 from andrea_bench.hardware import find_gpu

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the package triton is not installed")
 
-from conftest import EXACT, TYPES
+from sample_launch import EXACT, TYPES
 
 import andrea_bench
 from andrea_bench import kernel as registry

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the package triton is not installed")
 
-from conftest import EXACT, PADDED, TYPES
+from sample_launch import EXACT, PADDED, TYPES
 
 from andrea_bench import Problem
 from andrea_bench.cli.main import main
@@ -228,6 +228,21 @@ def test_facts_file_there_and_back(tmp_path: Path):
     write_facts(tmp_path / "facts.json", document)
     assert read_facts(tmp_path / "facts.json") == document
     assert [path.name for path in tmp_path.iterdir()] == ["facts.json"]
+
+
+def test_saving_again_changes_a_file_only_where_the_code_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "facts.json"
+    saved = []
+    for arguments in (["--no-cache"], [], ["--no-cache"]):  # compiled anew, kept, compiled anew
+        assert main([*sample_arguments(), *arguments, "--save", str(path), "--json"]) == 0
+        saved.append((path.read_bytes(), json.loads(capsys.readouterr().out)["facts"][0]))
+    assert len({entry["compile_seconds"] for _, entry in saved}) > 1  # what was noisy
+    assert len({content for content, _ in saved}) == 1
+    (old,) = read_facts(path).facts
+    for changed in ({"spill_store_bytes": 4}, {"code_hash": "another"}):
+        new = msgspec.structs.replace(old, compile_seconds=9.0, **changed)
+        write_facts(path, FactsDocument(compilers=COMPILERS, facts=[new]))
+        assert read_facts(path).facts == [new]
 
 
 @pytest.mark.parametrize(
