@@ -1,0 +1,98 @@
+"""The power script's own parts: extra work that is real and right, what counts as shown, and how gates are counted."""
+
+from pathlib import Path
+from typing import Any
+
+import injection
+import pytest
+from injection import SEQ_LENS, Injected, NotReached, TrialRepository, calibrate, measure_injection
+from table import counted, print_table
+
+
+def injected(slowdown: float, half: float, columns: int = 100, seq_len: int = 64) -> Injected:
+    return Injected(seq_len, columns, slowdown, slowdown - half, slowdown + half, pairs=30)
+
+
+def test_the_slowed_revision_does_more_work_and_is_right(tmp_path: Path) -> None:
+    """Each kernel is checked before it is timed: a wrong one would have no samples."""
+    repository = TrialRepository(tmp_path)
+    columns = {seq_len: 48 for seq_len in SEQ_LENS}
+    before, after = ((repository.folder / injection.FILE).read_text(), repository.slowed(columns))
+    assert len(after) == 40
+    text = (repository.folder / injection.FILE).read_text()
+    assert text != before and "torch.mm(rows, narrow, out=spare)" in text
+    found = measure_injection(repository, columns, pairs=1, seed=1)
+    assert [(one.seq_len, one.columns, one.pairs) for one in found] == [(64, 48, 1), (128, 48, 1)]
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "half", "holds"),
+    [(0.05, 0.004, True), (0.054, 0.0005, True), (0.054, 0.002, False), (0.05, 0.006, False), (0.03, 0.001, False)],
+)
+def test_a_slowdown_is_shown_where_its_whole_interval_is_near(slowdown: float, half: float, holds: bool) -> None:
+    assert injected(slowdown, half).holds(0.05) is holds
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "columns"), [(0.05, 100), (0.0515, 100), (0.04, 125), (0.1, 50), (0.5, 50), (0.01, 200), (-0.01, 200)]
+)
+def test_the_search_goes_towards_the_aim(slowdown: float, columns: int) -> None:
+    assert injected(slowdown, 0.001).nearer(0.05) == columns
+
+
+class Bench:
+    """A machine on which a column costs a hundred-thousandth of the kernel's time at seq_len 64, half of that at 128, and
+    any extra work 1 % more. half: of the intervals it gives."""
+
+    def __init__(self, half: float) -> None:
+        self.half, self.asked = half, []  # type: ignore[var-annotated]
+
+    def measure(self, repository: Any, columns: dict[int, int], pairs: int, seed: int) -> list[Injected]:
+        self.asked.append((dict(columns), pairs, seed))
+        return [
+            injected(0.01 + count * 0.064 / seq_len / 100, self.half, count, seq_len)
+            for seq_len, count in columns.items()
+        ]
+
+
+def test_calibration_ends_with_a_check_on_fresh_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(half=0.002)
+    monkeypatch.setattr(injection, "measure_injection", bench.measure)
+    found = calibrate(Any, 0.05, None, 30, lambda text: None)  # type: ignore[arg-type]
+    assert all(one.holds(0.05) for one in found)
+    *searches, (columns, pairs, seed) = bench.asked
+    assert pairs == 30 and seed not in [seed for _, _, seed in searches]
+    assert columns == {64: pytest.approx(4000, rel=0.1), 128: pytest.approx(8000, rel=0.1)}
+
+
+def test_a_machine_too_noisy_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(half=0.02)
+    monkeypatch.setattr(injection, "measure_injection", bench.measure)
+    with pytest.raises(NotReached, match="5 % could not be shown"):
+        calibrate(Any, 0.05, {64: 4000, 128: 8000}, 30, lambda text: None)  # type: ignore[arg-type]
+    assert [pairs for _, pairs, _ in bench.asked] == [30] * 3  # what is known already is only checked
+
+
+def gate(verdict: str, slowed: str | None = None, other: str = "same") -> dict[str, Any]:
+    cells = [{"slowed": False, "verdict": other}] + ([{"slowed": True, "verdict": slowed}] if slowed else [])
+    shown = [{"seq_len": 64, "slowdown": 0.051, "low": 0.049, "high": 0.053}] if slowed else []
+    return {
+        "row": "slow-3%" if slowed else "aa-3%", "kind": "gate", "verdict": verdict, "cells": cells, "injected": shown,
+        "seconds": 50.0, "allowance": "1%", "date": "2026-11-29T12:00:00", "machine": "Test CPU", "commit": "abc",
+    }  # fmt: skip
+
+
+def test_gates_are_counted_by_what_was_put_in() -> None:
+    counts = counted(
+        [gate("slower", "slower"), gate("slower", "inconclusive", "slower"), gate("same", "same"), gate("inconclusive")]
+    )
+    assert (counts["slower"], counts["found"], counts["wrongly slower"], counts["called same"]) == (2, 1, 1, 1)
+
+
+def test_the_table_tells_what_was_met(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([gate("same")] * 9 + [gate("inconclusive")] + [gate("slower", "slower")] * 3 + [gate("same", "same")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| aa-3% | 1% |  | 10 | 0 | 9 | 1 | 0 | 50 ") and lines[2].endswith("| yes, so far |")
+    # Three of four are found, but one was called the same.
+    assert "5.1 % (4.9 to 5.3) at seq_len 64 | 4 | 3 | 1 | 0" in lines[3] and lines[3].endswith("| no, so far |")
+    assert lines[-1] == "Measured 2026-11-29 on Test CPU, at commit abc."
