@@ -185,31 +185,43 @@ def _series(commits: list[str], points: list[Point | None]) -> Series:
 # ours) and clients of BigQuery and Slack; signal-processing-algorithms was last released in 2024.
 def find_steps(series: Series) -> list[Step]:
     """Changes of level by asv's step detection (a piecewise constant fit in L1 that chooses its number of
-    steps itself), which `asv publish` uses too; of at least LEAST_STEP. Deterministic values change whenever
-    they do."""
+    steps itself), which `asv publish` uses too; of at least LEAST_STEP. To or from a level of one commit, a time
+    must also lie outside the other's interval. Deterministic values change whenever they do."""
     values = series.values()
     at = [i for i, value in enumerate(values) if value is not None]
     if len(at) < 2:
         return []
-    if series.type == "track" and _counted(series):
+    counted = _counted(series)
+    if counted:
         pieces = [(i, values[i]) for i in at]
     else:
         from asv.step_detect import detect_steps
 
         pieces = [(left, value) for left, _, value, _, _ in detect_steps(values)]
+    ends = [left for left, _ in pieces[1:]] + [len(values)]
+    lengths = [sum(left <= i < end for i in at) for (left, _), end in zip(pieces, ends, strict=True)]
     found = []
-    for (_, old), (left, new) in itertools.pairwise(pieces):
+    for ((_, old), (left, new)), alone in zip(itertools.pairwise(pieces), itertools.pairwise(lengths), strict=True):
         assert old is not None
         assert new is not None
-        if old != new and (old == 0 or abs(new / old - 1) >= (0 if _counted(series) else LEAST_STEP)):
-            before = max(i for i in at if i < left)
+        before = max(i for i in at if i < left)
+        if old == new or not (counted or old == 0 or abs(new / old - 1) >= LEAST_STEP):
+            continue
+        if min(alone) > 1 or _apart(series.points[before], series.points[left]):
             found.append(Step(series.commits[before], series.commits[left], old, new))
     return found
 
 
+def _apart(before: Point | None, after: Point | None) -> bool:
+    """Whether asv's intervals of two commits don't meet; True where there is none, as for tracked values."""
+    if not (before and after and before.low and before.high and after.low and after.high):
+        return True
+    return before.high < after.low or after.high < before.low
+
+
 def _counted(series: Series) -> bool:
     """Whether a value is read from compiled code, so that any difference is a change."""
-    return ".Structure." in series.label
+    return series.type == "track" and ".Structure." in series.label
 
 
 def sparkline(values: Sequence[float | None]) -> str:

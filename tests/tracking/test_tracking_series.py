@@ -51,6 +51,18 @@ def test_noise_alone_has_no_step(tmp_path: Path) -> None:
     assert series.steps == ()
 
 
+@pytest.mark.parametrize(("spread", "steps"), [(0.02, 1), (0.3, 0)])
+def test_one_commit_alone_is_a_step_only_outside_the_interval(tmp_path: Path, spread: float, steps: int) -> None:
+    """30 % more, by two values whose intervals of 30 % meet, and by values whose intervals of 2 % don't."""
+    for number, value in enumerate([1.0, 1.0, 1.0, 1.3], 1):
+        write(tmp_path, number, {TIME: times([value], EAGER, spread=spread)})
+    (series,) = read_history(tmp_path).series
+    assert len(series.steps) == steps
+    write(tmp_path, 5, {TIME: times([1.3], EAGER, spread=spread)})
+    (series,) = read_history(tmp_path).series
+    assert [step.commit for step in series.steps] == [commit(4)]
+
+
 def test_compiled_code_steps_at_once(tmp_path: Path) -> None:
     (series,) = history(tmp_path, [0, 0, 8, 8, 0], COUNTED, [["'triton_exact'"]]).series
     assert [(step.old, step.new, step.commit) for step in series.steps] == [
