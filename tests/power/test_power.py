@@ -41,8 +41,8 @@ def test_the_search_goes_towards_the_aim(slowdown: float, columns: int) -> None:
 
 
 class Bench:
-    """A machine on which a column costs a hundred-thousandth of the kernel's time at seq_len 64, half of that at 128, and
-    any extra work 1 % more. half: of the intervals it gives."""
+    """A machine on which a column costs a hundred-thousandth of the kernel's time at seq_len 64, half of that at 128,
+    and any extra work 1 % more. half: of the intervals it gives."""
 
     def __init__(self, half: float) -> None:
         self.half, self.asked = half, []  # type: ignore[var-annotated]
