@@ -25,7 +25,7 @@ TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
 # 2.6 % so, and 11.6 % with one four of 0.15 s each whose turns' medians were averaged.
 TURN_SECONDS = 0.02  # sampling time of a Group in one turn
 FOURS = 8  # of turns of a Group in a pair, at most
-GROUP_SECONDS = 0.8  # no further four is begun after so long: where calls are long, one or two must do
+GROUP_SECONDS = 1.5  # no further four is begun after so long: where calls are long, one or two must do
 
 MakeExecutor = Callable[[], Executor]
 Member = tuple[str, str]  # (op, kernel)

@@ -1,11 +1,17 @@
-"""The sequential rule: what it spends, and trials replayed on noise as it was published."""
+"""The sequential rule: what it spends, and trials replayed on made-up noise and on recorded process medians."""
 
+import json
+import math
 import random
+from pathlib import Path
+from statistics import median
+from typing import Any
 
 import pytest
 
 from andrea_bench.verdicts import Policy
-from andrea_bench.verdicts.replay import replay
+from andrea_bench.verdicts import replay as replaying
+from andrea_bench.verdicts.replay import log_ratios, replay
 from andrea_bench.verdicts.sequential import Looks
 
 # Simulated, not recorded: adjacent fresh processes of the same code differed by 1.20 % (sd of the log ratio; SDPA,
@@ -66,3 +72,55 @@ def test_three_per_cent_is_found_or_left_open_but_never_called_same() -> None:
         assert found["same"] == 0 and found["faster"] == 0
         if sd == PUBLISHED_SD:
             assert found["slower"] >= 45
+
+
+# Real kernels, the same code on both sides: `python tests/power/gate_power.py --record-medians FILE`. The file tells
+# under which conditions; what is asserted holds on a busy machine too.
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("process_medians.json").read_text())
+PAIRS = max(20, int(120 / RECORDED["pair_seconds"]))  # in ab's default budget
+
+
+def recorded_noise() -> list[list[float]]:
+    return [log_ratios(cell["base_us"], cell["head_us"]) for cell in RECORDED["cells"]]
+
+
+def spread(logs: list[float]) -> float:
+    return 1.4826 * median(abs(x) for x in logs)  # as a standard deviation
+
+
+def test_the_recorded_medians_are_of_real_processes() -> None:
+    assert len(RECORDED["cells"]) == 8
+    for cell in RECORDED["cells"]:
+        assert len(cell["base_us"]) == len(cell["head_us"]) >= 25
+        assert len(set(cell["base_us"])) > 20 and 50 < median(cell["base_us"]) < 5000
+        assert 0 < spread(log_ratios(cell["base_us"], cell["head_us"])) < 0.2
+    assert RECORDED["machine"] and RECORDED["conditions"] and RECORDED["date"].startswith("20")
+
+
+def test_all_cells_of_a_replayed_pair_come_from_one_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disturbed process is disturbed in all its cells; only the first is slower by what is put in."""
+    seen: list[list[list[float]]] = []
+    monkeypatch.setattr(replaying, "_verdict", lambda logs, *_: seen.append(logs) or "same")
+    noise = [0.001 * i for i in range(1, 31)]
+    replay([noise, [2 * x for x in noise]], Policy(), gates=3, max_pairs=15, slowdown=0.05)
+    for first, second in seen:
+        assert len(set(map(abs, second))) > 5 and {x > 0 for x in second} == {True, False}
+        assert second == pytest.approx([2 * (x - math.log(1.05)) for x in first])
+
+
+@pytest.mark.parametrize("allowance", [0.01, 0.03])
+def test_recorded_noise_gives_no_false_alarm(allowance: float) -> None:
+    found = replay(recorded_noise(), Policy(max_slowdown=allowance), gates=150, max_pairs=PAIRS)
+    assert found["slower"] + found["broken"] <= 1
+
+
+def test_a_slowdown_beyond_the_recorded_noise_is_found() -> None:
+    noise = recorded_noise()
+    slowdown = 0.01 + 5 * spread(noise[0])
+    found = replay(noise, Policy(max_slowdown=0.01), gates=60, max_pairs=PAIRS, slowdown=slowdown)
+    assert found["slower"] >= 57
+
+
+def test_a_slowdown_within_the_recorded_noise_is_never_called_same() -> None:
+    found = replay(recorded_noise(), Policy(max_slowdown=0.01), gates=100, max_pairs=PAIRS, slowdown=0.03)
+    assert found["same"] == found["faster"] == 0
