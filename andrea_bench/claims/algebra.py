@@ -8,7 +8,7 @@ TOLERANCE = 1e-12  # relative, of float64 results
 SEED = 20240
 BATCH, SEQ_LEN, D_MODEL, N_HEAD, HEAD_DIM = 2, 32, 768, 12, 64
 SIZE = f"float64, batch {BATCH}, seq_len {SEQ_LEN}, {N_HEAD} x {HEAD_DIM}"
-ALWAYS = dict(depends_on="the sizes below", needs="torch")
+ALWAYS: dict[str, Any] = dict(depends_on="the sizes below", needs="torch")
 
 
 def _normal(*shape: int) -> Any:
@@ -94,7 +94,12 @@ def output_projection_mixes() -> Claim:
                 how="exact",
                 finding="holds" if expected else "fails",
                 text=text,
-                numbers={"weakest_off_block": least, "strongest_off_block": most, "strongest_block": largest},
+                numbers={
+                    "weakest_off_block": least,
+                    "strongest_off_block": most,
+                    "strongest_block": largest,
+                    "weakest_share": mixes,
+                },
             )
         )
     return claim("output-projection-mixes", evidence, **ALWAYS)

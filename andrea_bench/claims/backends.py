@@ -40,7 +40,8 @@ VLLM = Evidence(
     on="vLLM",
     how="published",
     finding="holds",
-    text="head size 72 (a SigLIP tower) was refused by its FlashAttention-2 backend and ran on xFormers instead",
+    text="head size 72 (a SigLIP tower) was refused by its flash-attention backend and ran on xFormers instead",
+    numbers={"head_dim": 72},
     source="vllm-project/vllm#12656",
 )
 
@@ -52,27 +53,28 @@ def backend_rules(head_dim: int) -> list[Evidence]:
 
 
 def _rule(one: Backend, head_dim: int, dtypes: str) -> Evidence:
-    def evidence(finding: Outcome, text: str, **numbers: int) -> Evidence:
+    def evidence(finding: Outcome, text: str, **numbers: int | float | str | None) -> Evidence:
         return Evidence(on=f"{one.name}, {dtypes}", how="published", finding=finding, text=text, source=one.source,
-                        numbers=dict(numbers))  # fmt: skip
+                        numbers={"head_dim": head_dim, **numbers})  # fmt: skip
 
     in_float32 = "float32" in dtypes
     if in_float32 and one.float32_step is None:
-        return evidence("not_testable_here", "does 16-bit types alone, whatever the head_dim")
+        return evidence("not_testable_here", "does bfloat16 and float16 alone, whatever the head_dim")
     # Refused: another backend is needed, which is what tile-72 says, and no fit.
     refused: Outcome = "holds" if head_dim == 72 else "fails"
     if one.only and head_dim not in one.only:
         return evidence(refused, f"refuses head_dim {head_dim}: a fallback is forced")
     if in_float32 and head_dim % (one.float32_step or 1):
-        return evidence(refused, f"needs head_dim to be a multiple of {one.float32_step}: a fallback is forced")
+        return evidence(refused, f"needs head_dim to be a multiple of {one.float32_step}: a fallback is forced",
+                        multiple_of=one.float32_step)  # fmt: skip
     try:
         width = TILED[one.family].computed_width(head_dim, one.compute_capability)
     except Unsupported as error:
-        return evidence(refused, f"{error}: a fallback is forced")
+        return evidence(refused, f"{error}: a fallback is forced", reason=str(error))
     if head_dim == 72:
         # It stays in its own kernel.
         more = width / head_dim - 1
         return evidence("fails", f"no fallback: computed {width} wide by the same kernel ({more:.0%} more than 72)",
-                        width=width)  # fmt: skip
+                        width=width, more=more)  # fmt: skip
     return evidence("holds" if (width == head_dim) == (head_dim == 64) else "fails", f"computed {width} wide",
                     width=width)  # fmt: skip

@@ -34,6 +34,8 @@ PUBLISHED_VOCABULARY = {1: 74.2, 2: 138.5, 4: 140.0, 8: 226.0, 16: 245.0, 64: 25
 PUBLISHED_SCORES = {1: 32.1, 2: 57.3, 4: 57.4, 8: 81.0, 16: 87.4, 32: 95.3}
 PUBLISHED_FLASH = {1: 182.0, 2: 178.0, 4: 185.0, 8: 203.0, 16: 213.0, 32: 217.0}
 SWIGLU_SOURCE = "ml-engineering, training/performance/README.md: H100, d_ff 10922 at 273, 10944 at 398 TFLOP/s"
+# What the conditions below say in numbers.
+CONDITIONS = {"vocabulary": {"columns_multiple_of": [64, 8], "row_bytes": 16}}
 NEEDS = "a GPU of the catalogue: --gpu"
 
 
@@ -66,7 +68,7 @@ def codesign(gpus: Sequence[Gpu], measured: Sequence[Evidence] = ()) -> list[Cla
     }
     return [
         claim(name, evidence, statement=RULES[name], needs=NEEDS,
-              depends_on=depends.get(name, "the GPU: see each line"))
+              depends_on=depends.get(name, "the GPU: see each line"), numbers=CONDITIONS.get(name))
         for name, evidence in by_gpu.items()
     ]  # fmt: skip
 
@@ -78,7 +80,7 @@ def _published(what: str, tflops: dict[int, float], best: int) -> Evidence:
         how="published",
         finding="holds" if of_8 > 1.1 else "depends" if gain > 1.1 else "fails",
         text=f"multiples of {best} reach {gain:.2f} of the rate of odd sizes and {of_8:.2f} of that of multiples of 8",
-        numbers={"tflops_by_power_of_two": {str(k): v for k, v in tflops.items()}},
+        numbers={"tflops_by_power_of_two": {str(k): v for k, v in tflops.items()}, "over_odd": gain, "over_8": of_8},
         source=SOURCE,
     )
 

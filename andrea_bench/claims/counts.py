@@ -37,8 +37,14 @@ def parameter_count() -> Claim:
                 how="exact",
                 finding="holds" if QUARTER[0] <= share <= QUARTER[1] else "fails",
                 text=f"{share:.1%} of the {counts.unique:,} parameters that it has ({nominal:.1%} of the 120 M of its "
-                "name); about a quarter is taken as 20 to 30 %",
-                numbers={"attention_share": share, "unique": counts.unique, "share_of_120_million": nominal},
+                f"name); about a quarter is taken as {QUARTER[0]:.0%} to {QUARTER[1]:.0%}",
+                numbers={
+                    "attention_share": share,
+                    "unique": counts.unique,
+                    "share_of_120_million": nominal,
+                    "quarter": QUARTER,
+                    "named_millions": 120,
+                },
             )
         )
     shares = {name: found for name, one in presets().items() if (found := one.parameters().attention_share)}
@@ -49,9 +55,9 @@ def parameter_count() -> Claim:
             on=f"the {len(shares)} models known here that can be counted whole",
             how="exact",
             finding="not_testable_here",
-            text=f"for comparison: from {shares[least]:.1%} ({least}) to {shares[most]:.1%} ({most}); 20 to 30 % in "
-            f"{len(quarter)} of them",
-            numbers={"attention_share": shares},
+            text=f"for comparison: from {shares[least]:.1%} ({least}) to {shares[most]:.1%} ({most}); {QUARTER[0]:.0%} "
+            f"to {QUARTER[1]:.0%} in {len(quarter)} of them",
+            numbers={"attention_share": shares, "about_a_quarter": len(quarter), "quarter": QUARTER},
         )
     )
     return claim("parameter-count", evidence, depends_on="what counts as the whole model", needs="")

@@ -41,25 +41,36 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement and its finding. condition: on what it depends, or what a test of it would need."""
+    """A statement and its finding. condition: on what it depends, or what a test of it would need; numbers: what
+    its words are made of."""
 
     id: str
     statement: str
     finding: Outcome
     condition: str | None
     evidence: list[Evidence]
+    numbers: dict[str, Any] = {}
 
 
 def claim(
-    name: str, evidence: Sequence[Evidence], *, depends_on: str, needs: str, statement: str | None = None
+    name: str,
+    evidence: Sequence[Evidence],
+    *,
+    depends_on: str,
+    needs: str,
+    statement: str | None = None,
+    numbers: dict[str, Any] | None = None,
 ) -> Claim:
     """The finding that all evidence together gives: that of all where they agree, else `depends`.
 
     depends_on: the condition, where they don't agree. needs: what a test would need, where nothing was tested.
     What could not be tested counts for nothing beside what was. statement: where it is none of STATEMENTS.
+    numbers: of the condition.
     """
     tested = {one.finding for one in evidence} - {"not_testable_here"}
     finding: Outcome = "not_testable_here" if not tested else "depends" if len(tested) > 1 else tested.pop()
     condition = {"depends": depends_on, "not_testable_here": needs}.get(finding)
     text = STATEMENTS[name] if statement is None else statement
-    return Claim(id=name, statement=text, finding=finding, condition=condition, evidence=list(evidence))
+    return Claim(
+        id=name, statement=text, finding=finding, condition=condition, evidence=list(evidence), numbers=numbers or {}
+    )

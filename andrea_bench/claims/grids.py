@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import ceil
+from typing import Any
 
 from andrea_bench.claims.finding import Claim, Evidence, claim
 from andrea_bench.claims.machine import Measured
@@ -27,7 +28,13 @@ def one_kernel_many_heads(groups: Sequence[Measured]) -> Claim:
         f"{ceil(smallest * QUERY_TILE / SEQ_LEN)} to {ceil(largest * QUERY_TILE / SEQ_LEN)}"
     )
     loops = all_faster(groups, "attention", "eager", "per_head_loop", "attention over all heads at once")
-    return claim("one-kernel-many-heads", [*loops, *_measured(groups), *evidence], depends_on=depends, needs=NEEDS_RUN)
+    numbers = {
+        "n_head": N_HEAD, "query_tile": QUERY_TILE, "batch_fewest_sms": smallest, "batch_most_sms": largest,
+        "tiled_batch_fewest_sms": ceil(smallest * QUERY_TILE / SEQ_LEN),
+        "tiled_batch_most_sms": ceil(largest * QUERY_TILE / SEQ_LEN),
+    }  # fmt: skip
+    return claim("one-kernel-many-heads", [*loops, *_measured(groups), *evidence], depends_on=depends,
+                 needs=NEEDS_RUN, numbers=numbers)  # fmt: skip
 
 
 def _measured(groups: Sequence[Measured]) -> list[Evidence]:
@@ -57,7 +64,8 @@ def _grid(gpu: Gpu, batch: int) -> Evidence:
     per_head = batch * N_HEAD
     tiled = per_head * ceil(SEQ_LEN / QUERY_TILE)
     idle, idle_tiled = (max(0, gpu.sm_count - blocks) for blocks in (per_head, tiled))
-    numbers = {"sm_count": gpu.sm_count, "blocks": per_head, "waves": per_head / gpu.sm_count, "idle_sms": idle,
+    numbers: dict[str, Any] = {"sm_count": gpu.sm_count, "query_tile": QUERY_TILE,
+               "blocks": per_head, "waves": per_head / gpu.sm_count, "idle_sms": idle,
                "tiled_blocks": tiled, "tiled_waves": tiled / gpu.sm_count, "tiled_idle_sms": idle_tiled}  # fmt: skip
     text = (
         f"{per_head} blocks for {gpu.sm_count} SMs: {per_head / gpu.sm_count:.2f} waves, {idle} SMs idle; in query "
@@ -72,6 +80,7 @@ def _grid(gpu: Gpu, batch: int) -> Evidence:
         numbers |= {"time_ratio": over.value, "low": over.low, "high": over.high}
         text += f"; predicted {over.value:.2f} ({over.low:.2f} to {over.high:.2f}) of the tiled grid's time"
     except Unsupported as error:
+        numbers["reason"] = str(error)
         text += f"; no time predicted: {error}"
     return Evidence(
         on=f"{gpu.name}, batch {batch}, seq_len {SEQ_LEN}, {N_HEAD} x {HEAD_DIM}",

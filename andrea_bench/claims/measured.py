@@ -48,7 +48,7 @@ def evidence_faster(group: Measured, kernel: str, against: str, found: Ratio, wh
         finding=outcome,
         text=f"{what} takes {found.ratio:.2f} ({found.low:.2f} to {found.high:.2f}) of the time: {sure}",
         numbers={"kernel": kernel, "against": against, "ratio": found.ratio, "low": found.low, "high": found.high,
-                 "problem": group.problem},
+                 "problem": group.problem, "no_gain": NO_GAIN},
     )  # fmt: skip
 
 
@@ -123,14 +123,22 @@ def _sizes(group: Measured) -> tuple[Problem, str]:
 
 
 def _narrower(device: str, how: How, one: Problem, widest: Problem, values: tuple[float, float, float]) -> Evidence:
-    """Evidence that narrower heads surely cost time (`fails`) or don't (`holds`)."""
+    """Evidence that narrower heads surely cost time (`fails`) or, but for NO_GAIN, surely don't (`holds`)."""
     value, low, high = values
-    sure = "" if low > 1 or high < 1 else ", no sure difference"
+    outcome: Outcome = "fails" if low > 1 else "holds" if high < 1 + NO_GAIN else "not_testable_here"
+    sure = {"fails": "surely more", "holds": "surely less" if high < 1 else f"at most {NO_GAIN:.0%} more"}
     return Evidence(
         on=f"{device}, {one.label()}",
         how=how,
-        finding="fails" if low > 1 else "holds",
+        finding=outcome,
         text=f"attention of {split_label(one)} takes {value:.2f} ({low:.2f} to {high:.2f}) of the time of "
-        f"{split_label(widest)}{sure}",
-        numbers={"ratio": value, "low": low, "high": high},
+        f"{split_label(widest)}: {sure.get(outcome, 'too uncertain to tell')}",
+        numbers={
+            "split": split_label(one),
+            "against": split_label(widest),
+            "ratio": value,
+            "low": low,
+            "high": high,
+            "no_gain": NO_GAIN,
+        },
     )

@@ -20,24 +20,27 @@ def fused_projection(groups: Sequence[Measured], gpus: Sequence[Gpu]) -> Claim:
     """Where one product of all heads beats a loop over heads, a batched product and three products; and how
     near its peak each GPU comes, as measured or predicted."""
     measured = all_faster(groups, "projection", "fused_qkv", "per_head_loop", "one matmul instead of one per head")
-    where = crossover(measured) or "nothing was measured here"
+    points = crossover(measured)
     evidence = [_with_peak(one, groups) for one in measured]
     for against, what in (("per_head_batched", "a batched one"), ("fused_each", "three")):
         evidence += beside(all_faster(groups, "projection", "fused_qkv", against, f"one matmul instead of {what}"))
     evidence += [one for gpu in gpus for one in _predicted(gpu)]
+    said = [f"{name} surely faster {_where(*(set(found) for found in at.values()))}" for name, at in points.items()]
+    where = f"measured: {'; '.join(said)}" if said else "nothing was measured here"
     depends = f"{where}; near peak throughput only with many tokens: see the lines of GPUs"
-    return claim("fused-projection", evidence, depends_on=depends, needs=NEEDS_RUN)
+    return claim("fused-projection", evidence, depends_on=depends, needs=NEEDS_RUN, numbers=points)
 
 
-def crossover(evidence: Iterable[Evidence]) -> str:
+def crossover(evidence: Iterable[Evidence]) -> dict[str, dict[str, list[int]]]:
     """For each direction and number of heads, at how many tokens one matmul was surely faster, and at which not."""
-    groups: dict[str, dict[bool, set[int]]] = {}
+    groups: dict[str, dict[str, list[int]]] = {}
     for one in evidence:
         problem: Problem = one.numbers["problem"]
-        group = groups.setdefault(f"{problem.direction} with {problem.n_head} heads", {True: set(), False: set()})
-        group[one.finding == "holds"].add(problem.batch * problem.seq_len)
-    said = [f"{name} surely faster {_where(group[True], group[False])}" for name, group in groups.items()]
-    return f"measured: {'; '.join(said)}" if said else ""
+        name = f"{problem.direction} with {problem.n_head} heads"
+        group = groups.setdefault(name, {"surely_faster_tokens": [], "not_surely_tokens": []})
+        which = "surely_faster_tokens" if one.finding == "holds" else "not_surely_tokens"
+        group[which].append(problem.batch * problem.seq_len)
+    return groups
 
 
 def _where(surely: set[int], not_surely: set[int]) -> str:
@@ -70,7 +73,7 @@ def _with_peak(one: Evidence, groups: Sequence[Measured]) -> Evidence:
         one,
         finding=_both(one.finding, share),
         text=f"{one.text}; reaches {share:.0%} of peak (near peak: {NEAR_PEAK:.0%} and more)",
-        numbers={**one.numbers, "share_of_peak": share},
+        numbers={**one.numbers, "share_of_peak": share, "near_peak": NEAR_PEAK},
     )
 
 

@@ -87,7 +87,15 @@ def _pattern(name: str, seeds: Sequence[dict[str, Any]], on: str) -> Evidence:
         finding="holds" if low > LEAST_GROWTH else "fails",
         text=f"{name}: the best head's attention to it went from {fmean(before):.2f} to {fmean(after):.2f}, by "
         f"{middle:.2f} ({low:.2f} to {high:.2f} over seeds)",
-        numbers={"untrained": before, "trained": after, "growth": middle, "low": low, "high": high},
+        numbers={
+            "untrained": before,
+            "untrained_mean": fmean(before),
+            "trained": after,
+            "trained_mean": fmean(after),
+            "growth": middle,
+            "low": low,
+            "high": high,
+        },
     )
 
 

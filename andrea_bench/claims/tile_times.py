@@ -60,13 +60,14 @@ def _against_64(group: Measured, row: Row, at_64: Measured | None) -> Evidence |
             return None
         finding: Outcome = "holds" if head_dim == 72 else "fails"
         return Evidence(on=_on(group, row), how="measured", finding=finding,
-                        text=f"does head_dim 64, refuses {head_dim}: {row.record.reason}")  # fmt: skip
+                        text=f"does head_dim 64, refuses {head_dim}: {row.record.reason}",
+                        numbers={"head_dim": head_dim, "against": 64, "reason": row.record.reason})  # fmt: skip
     work = head_dim / 64
     value = row.median_us / other.median_us / work
     low, high = row.low_us / other.high_us / work, row.high_us / other.low_us / work
     sure = "" if low > 1 or high < 1 else ", no sure difference"
     text = f"a useful FLOP takes {value:.2f} ({low:.2f} to {high:.2f}) of its time at head_dim 64{sure}"
-    numbers = {"time_per_flop_over_head_dim_64": value, "low": low, "high": high}
+    numbers = {"time_per_flop_over_head_dim_64": value, "low": low, "high": high, "against": 64}
     if head_dim == 72:
         return _same_backend(group, row, other, text, numbers)
     on_tensor_cores = group.on_gpu and group.problem.dtype != "float32"

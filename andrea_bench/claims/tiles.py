@@ -29,7 +29,7 @@ def tile_claims(facts: Sequence[Facts], groups: Sequence[Measured]) -> list[Clai
         32: (_underuses, "kernel, dtype and GPU: where no wider tile is computed and exp is not the limit, nothing "
                          "is under-used"),
         72: (_does_not_fit, "the first half holds wherever tensor cores are used; the second depends on the backend: "
-                            "most compute it wider (80, 96 or 128) in the same kernel, some refuse it"),
+                            "most compute it wider in the same kernel, some refuse it"),
     }  # fmt: skip
     made = []
     for head_dim, (judge, depends) in fits.items():
@@ -74,14 +74,17 @@ def _compiled(facts: Facts, judge: Callable[[Facts], tuple[Outcome, str]]) -> Ev
     assert facts.problem is not None
     on = f"{facts.kernel}, {facts.gpu}, {facts.problem.dtype}"
     if facts.status != "ok":
-        return Evidence(on=on, how="compiled", finding="not_testable_here", text=f"{facts.status}: {facts.reason}")
+        return Evidence(on=on, how="compiled", finding="not_testable_here", text=f"{facts.status}: {facts.reason}",
+                        numbers={"reason": facts.reason})  # fmt: skip
     outcome, text = judge(facts)
     loads = sorted({*(facts.global_load_bytes or {}), *(facts.async_copy_bytes or {})}, key=int)
-    numbers: dict[str, Any] = {
+    numbers: dict[str, Any] = {"head_dim": facts.problem.head_dim} | {
         name: getattr(facts, name)
         for name in ("computed_width_qk", "computed_width_pv", "mma_efficiency", "registers_per_thread",
                      "spill_store_bytes", "spill_load_bytes", "global_load_bytes", "async_copy_bytes", "bound_by")
     }  # fmt: skip
+    if width := _width(facts):
+        numbers["width_wasted"] = 1 - facts.problem.head_dim / width
     if loads:
         text += f"; loads of {', '.join(loads)} bytes"
     if facts.spill_store_bytes:
