@@ -91,9 +91,9 @@ def _candidates(problem: Problem, compute_capability: str) -> list[Candidate]:
     backward = problem.direction in ("backward", "forward_backward")
     made = []
     for direction in ("dkv", "dq") if backward else ("forward",):
-        for tile in tiles.candidates(direction):
+        for tile in tiles.candidates(direction, architecture):
             key = (architecture, width, direction)
-            row = f"{key}: Tile({', '.join(map(str, tile))}),"
+            row = f"{key}: {tile},"
             part = direction if backward else None
             made.append(Candidate(part, key, row, partial(tiles.trying, direction, tile)))
     return made

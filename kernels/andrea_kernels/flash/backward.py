@@ -21,9 +21,11 @@ import triton.language as tl
 
 from andrea_kernels.flash.forward import (
     add_product,
+    describe_rows,
     dot_rows,
     head_offset,
     load_rows,
+    load_tile,
     narrow,
     scale_rows,
     store_rows,
@@ -63,15 +65,17 @@ def walk_queries(
     q_row, do_row, scale_log2,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
-    """Take in the queries first_row .. last_row of one head; all is transposed: rows are keys.
+    """Take in the queries first_row .. last_row of one head; all is transposed: rows are keys. q and do by
+    describe_rows.
 
     Queries beyond seq_len load as zeros, with dO and delta 0, and add nothing. Keys beyond kv_len get
     gradients that are never stored."""
     for start in range(first_row, last_row, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
-        q_tile = load_rows(q, start, seq_len, q_row, BLOCK_M, HEAD_DIM, PARTS, True, EMULATE_BF16)
-        do_tile = load_rows(do, start, seq_len, do_row, BLOCK_M, HEAD_DIM, PARTS, True, EMULATE_BF16)
+        q_tile = load_tile(q, start, seq_len, q_row, BLOCK_M, HEAD_DIM, PARTS, True, EMULATE_BF16, DESCRIPTORS)
+        do_tile = load_tile(do, start, seq_len, do_row, BLOCK_M, HEAD_DIM, PARTS, True, EMULATE_BF16, DESCRIPTORS)
         row_log_sum = tl.load(log_sum + rows, mask=rows < seq_len, other=0.0)
         row_delta = tl.load(delta + rows, mask=rows < seq_len, other=0.0)
         scores = dot_rows(k_tile, q_tile, PRECISION)  # (BLOCK_N, BLOCK_M)
@@ -80,10 +84,10 @@ def walk_queries(
             keys = first_key + tl.arange(0, BLOCK_N)
             seen = visible_keys(rows, keys, seq_len, kv_len, CAUSAL)
             weights = tl.where(tl.trans(seen), weights, 0.0)
-        dv = add_product(dv, narrow(weights, q.dtype.element_ty, EMULATE_BF16), do_tile, PRECISION)
+        dv = add_product(dv, narrow(weights, do_tile[0].dtype, EMULATE_BF16), do_tile, PRECISION)
         dweights = dot_rows(v_tile, do_tile, PRECISION)  # (BLOCK_N, BLOCK_M)
         dscores = weights * (dweights - row_delta[None, :])
-        dk = add_product(dk, narrow(dscores, q.dtype.element_ty, EMULATE_BF16), q_tile, PRECISION)
+        dk = add_product(dk, narrow(dscores, q_tile[0].dtype, EMULATE_BF16), q_tile, PRECISION)
     return dk, dv
 
 
@@ -94,7 +98,7 @@ def attention_dkv(
     dk_batch, dk_head, dk_row, dv_batch, dv_head, dv_row, seq_len, kv_len, scale, scale_log2,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr, CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
-    ALIGNMENT: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    ALIGNMENT: tl.constexpr, EMULATE_BF16: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """dK and dV (batch, n_kv_head, kv_len, HEAD_DIM). Grid (key tiles, n_kv_head, batch)."""
     first_key = tl.program_id(0) * BLOCK_N
@@ -118,17 +122,19 @@ def attention_dkv(
         head = kv_head * GROUP + member
         q_of_head = q + head_offset(batch, q_batch, head, q_head, ALIGNMENT)
         do_of_head = do + head_offset(batch, do_batch, head, do_head, ALIGNMENT)
+        q_of_head = describe_rows(q_of_head, seq_len, q_row, BLOCK_M, HEAD_DIM, PARTS, DESCRIPTORS)
+        do_of_head = describe_rows(do_of_head, seq_len, do_row, BLOCK_M, HEAD_DIM, PARTS, DESCRIPTORS)
         rows_before = head_offset(batch, tl.num_programs(1) * GROUP, head, 1, 1) * seq_len
         if CAUSAL:
             dk_acc, dv_acc = walk_queries(
                 dk_acc, dv_acc, k_tile, v_tile, q_of_head, do_of_head, log_sum + rows_before,
                 delta + rows_before, first_key, first_row, unmasked, seq_len, kv_len, q_row, do_row, scale_log2,
-                BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, True, PRECISION, EMULATE_BF16,
+                BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, True, PRECISION, EMULATE_BF16, DESCRIPTORS,
             )  # fmt: skip
         dk_acc, dv_acc = walk_queries(
             dk_acc, dv_acc, k_tile, v_tile, q_of_head, do_of_head, log_sum + rows_before,
             delta + rows_before, first_key, unmasked, seq_len, seq_len, kv_len, q_row, do_row, scale_log2,
-            BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, False, PRECISION, EMULATE_BF16,
+            BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, False, PRECISION, EMULATE_BF16, DESCRIPTORS,
         )  # fmt: skip
     store_rows(dv, dv_acc, first_key, kv_len, dv_row, BLOCK_N, HEAD_DIM, PARTS, EMULATE_BF16)
     dk_acc = scale_rows(dk_acc, tl.full((BLOCK_N,), 1.0, tl.float32) * scale)
@@ -141,11 +147,12 @@ def walk_keys_for_dq(
     k_row, v_row, scale_log2,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
-    """Take in the keys first_key .. last_key, a multiple of BLOCK_N of them unless MASKED."""
+    """Take in the keys first_key .. last_key, a multiple of BLOCK_N of them unless MASKED; k and v by describe_rows."""
     for start in range(first_key, last_key, BLOCK_N):
-        k_tile = load_rows(k, start, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16)
-        v_tile = load_rows(v, start, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16)
+        k_tile = load_tile(k, start, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16, DESCRIPTORS)
+        v_tile = load_tile(v, start, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16, DESCRIPTORS)
         scores = dot_rows(q_tile, k_tile, PRECISION)  # (BLOCK_M, BLOCK_N)
         weights = tl.exp2(scores * scale_log2 - row_log_sum[:, None])
         if MASKED:
@@ -154,7 +161,7 @@ def walk_keys_for_dq(
             weights = tl.where(visible_keys(rows, keys, seq_len, kv_len, CAUSAL), weights, 0.0)
         dweights = dot_rows(do_tile, v_tile, PRECISION)  # (BLOCK_M, BLOCK_N)
         dscores = weights * (dweights - row_delta[:, None])
-        dq = add_product(dq, narrow(dscores, k.dtype.element_ty, EMULATE_BF16), k_tile, PRECISION)
+        dq = add_product(dq, narrow(dscores, k_tile[0].dtype, EMULATE_BF16), k_tile, PRECISION)
     return dq
 
 
@@ -165,7 +172,7 @@ def attention_dq(
     dq_batch, dq_head, dq_row, seq_len, kv_len, scale, scale_log2,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr, CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
-    ALIGNMENT: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    ALIGNMENT: tl.constexpr, EMULATE_BF16: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """dQ (batch, n_head, seq_len, HEAD_DIM). Grid (query tiles, n_head, batch)."""
     tile = tl.program_id(0)
@@ -192,14 +199,16 @@ def attention_dq(
         last_key = tl.maximum(tl.minimum(kv_len, first_row + BLOCK_M + kv_len - seq_len), 0)
         unmasked = tl.maximum(tl.minimum(kv_len, first_row + 1 + kv_len - seq_len), 0)
     unmasked = unmasked // BLOCK_N * BLOCK_N
+    k = describe_rows(k, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, DESCRIPTORS)
+    v = describe_rows(v, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, DESCRIPTORS)
     acc = zeros(BLOCK_M, PARTS)
     acc = walk_keys_for_dq(
         acc, q_tile, do_tile, k, v, row_log_sum, row_delta, first_row, 0, unmasked, seq_len, kv_len, k_row, v_row,
-        scale_log2, BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, False, PRECISION, EMULATE_BF16,
+        scale_log2, BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, False, PRECISION, EMULATE_BF16, DESCRIPTORS,
     )  # fmt: skip
     acc = walk_keys_for_dq(
         acc, q_tile, do_tile, k, v, row_log_sum, row_delta, first_row, unmasked, last_key, seq_len, kv_len,
-        k_row, v_row, scale_log2, BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, True, PRECISION, EMULATE_BF16,
+        k_row, v_row, scale_log2, BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, True, PRECISION, EMULATE_BF16, DESCRIPTORS,
     )  # fmt: skip
     acc = scale_rows(acc, tl.full((BLOCK_M,), 1.0, tl.float32) * scale)
     store_rows(dq, acc, first_row, seq_len, dq_row, BLOCK_M, HEAD_DIM, PARTS, EMULATE_BF16)

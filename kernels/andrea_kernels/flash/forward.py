@@ -16,6 +16,11 @@ for the same work, and a part 16 wide may load fewer than 16 bytes a thread. Row
 `tl.constexpr` compile anew for each, and give 16-byte loads wherever addresses allow: Triton itself proves the
 alignment of a run-time stride only where it is a multiple of 16 elements (72 is not).
 
+With DESCRIPTORS (compute capability 9.0, rows aligned to 16 bytes) the tiles that a loop walks over are copied by
+the tensor memory accelerator: it works out addresses and bounds by itself, which frees registers, and fills with
+zeros what lies beyond a matrix, so that a part 16 wide costs no narrower loads. What that trades: each block first
+writes its descriptors to memory, which a short walk does not pay back.
+
 Known limits: no dropout, mask, bias, window or soft-capping. Offsets are 64 bits wide.
 """
 
@@ -51,6 +56,44 @@ def head_offset(batch, batch_stride, head, head_stride, ALIGNMENT: tl.constexpr)
     if ALIGNMENT > 1:
         offset = tl.multiple_of(offset, ALIGNMENT)
     return offset
+
+
+@triton.jit
+def describe_rows(
+    base, valid, row_stride,
+    BLOCK: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr, DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    """What `load_tile` reads one head's (valid, HEAD_DIM) matrix from: a tensor descriptor of a (BLOCK, width) box
+    for each part, or, without DESCRIPTORS, the pointer `base` itself."""
+    if DESCRIPTORS:
+        source = ()
+        for i in tl.static_range(len(PARTS)):
+            box = tl.make_tensor_descriptor(
+                base, shape=[valid, HEAD_DIM], strides=[row_stride, 1], block_shape=[BLOCK, tl.constexpr(PARTS[i][1])]
+            )
+            source = source + (box,)
+    else:
+        source = base
+    return source
+
+
+@triton.jit
+def load_tile(
+    source, first, valid, row_stride,
+    BLOCK: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr,
+    MASK_ROWS: tl.constexpr, EMULATE_BF16: tl.constexpr, DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    """load_rows from what describe_rows made."""
+    if DESCRIPTORS:
+        parts = ()
+        for i in tl.static_range(len(PARTS)):
+            part = source[i].load([first, PARTS[i][0]])  # zeros beyond the matrix
+            if EMULATE_BF16:
+                part = part.to(tl.float32)
+            parts = parts + (part,)
+    else:
+        parts = load_rows(source, first, valid, row_stride, BLOCK, HEAD_DIM, PARTS, MASK_ROWS, EMULATE_BF16)
+    return parts
 
 
 @triton.jit
@@ -147,10 +190,11 @@ def walk_keys(
     acc, highest, total, q, k, v, first_row, first_key, last_key, seq_len, kv_len, k_row, v_row, scale_log2,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
-    """Take in the keys first_key .. last_key, a multiple of BLOCK_N of them unless MASKED."""
+    """Take in the keys first_key .. last_key, a multiple of BLOCK_N of them unless MASKED; k and v by describe_rows."""
     for start in range(first_key, last_key, BLOCK_N):
-        k_tile = load_rows(k, start, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16)
+        k_tile = load_tile(k, start, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16, DESCRIPTORS)
         scores = dot_rows(q, k_tile, PRECISION)  # (BLOCK_M, BLOCK_N)
         if MASKED:
             rows = first_row + tl.arange(0, BLOCK_M)
@@ -166,8 +210,8 @@ def walk_keys(
             weights = tl.exp2(scores * scale_log2 - new_highest[:, None])
         shrink = tl.exp2(highest - new_highest)
         total = total * shrink + tl.sum(weights, 1)
-        v_tile = load_rows(v, start, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16)
-        weights = narrow(weights, v.dtype.element_ty, EMULATE_BF16)
+        v_tile = load_tile(v, start, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16, DESCRIPTORS)
+        weights = narrow(weights, v_tile[0].dtype, EMULATE_BF16)
         acc = add_product(scale_rows(acc, shrink), weights, v_tile, PRECISION)
         highest = new_highest
     return acc, highest, total
@@ -177,9 +221,9 @@ def walk_keys(
 def attend_tile(
     q, k, v, out, log_sum, tile, seq_len, kv_len, q_row, k_row, v_row, out_row, scale_log2,
     HEAD_DIM: tl.constexpr, PARTS: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, PRECISION: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    BLOCK_N: tl.constexpr, PRECISION: tl.constexpr, EMULATE_BF16: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
-    """One tile of BLOCK_M queries of one head: q, k, v, out and log_sum point to that head."""
+    """One tile of BLOCK_M queries of one head: q, out and log_sum point to that head, k and v are of describe_rows."""
     first_row = tile * BLOCK_M
     last_key = kv_len
     unmasked = kv_len  # keys before this one are seen by every query of the tile
@@ -193,11 +237,11 @@ def attend_tile(
     total = tl.zeros((BLOCK_M,), tl.float32)
     acc, highest, total = walk_keys(
         acc, highest, total, q_tile, k, v, first_row, 0, unmasked, seq_len, kv_len, k_row, v_row, scale_log2,
-        BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, False, PRECISION, EMULATE_BF16,
+        BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, False, PRECISION, EMULATE_BF16, DESCRIPTORS,
     )  # fmt: skip
     acc, highest, total = walk_keys(
         acc, highest, total, q_tile, k, v, first_row, unmasked, last_key, seq_len, kv_len, k_row, v_row,
-        scale_log2, BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, True, PRECISION, EMULATE_BF16,
+        scale_log2, BLOCK_M, BLOCK_N, HEAD_DIM, PARTS, CAUSAL, True, PRECISION, EMULATE_BF16, DESCRIPTORS,
     )  # fmt: skip
     # A query that sees no key: total 0, acc 0, so 0 out of it; its log-sum is 0 so that backward stays finite.
     keyless = total == 0.0
@@ -217,7 +261,7 @@ def attention_forward(
     seq_len, kv_len, scale_log2,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PARTS: tl.constexpr, CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
-    ALIGNMENT: tl.constexpr, BLOCK_PER_HEAD: tl.constexpr, EMULATE_BF16: tl.constexpr,
+    ALIGNMENT: tl.constexpr, BLOCK_PER_HEAD: tl.constexpr, EMULATE_BF16: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """out = softmax(scale Q K^T) V, and log_sum (batch, n_head, seq_len) in float32.
 
@@ -233,13 +277,15 @@ def attention_forward(
     k += head_offset(batch, k_batch, kv_head, k_head, ALIGNMENT)
     v += head_offset(batch, v_batch, kv_head, v_head, ALIGNMENT)
     out += head_offset(batch, out_batch, head, out_head, ALIGNMENT)
+    k = describe_rows(k, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, DESCRIPTORS)
+    v = describe_rows(v, kv_len, v_row, BLOCK_N, HEAD_DIM, PARTS, DESCRIPTORS)
     if BLOCK_PER_HEAD:
         for tile in range(tl.cdiv(seq_len, BLOCK_M)):
             attend_tile(q, k, v, out, log_sum, tile, seq_len, kv_len, q_row, k_row, v_row, out_row, scale_log2,
-                        HEAD_DIM, PARTS, CAUSAL, BLOCK_M, BLOCK_N, PRECISION, EMULATE_BF16)  # fmt: skip
+                        HEAD_DIM, PARTS, CAUSAL, BLOCK_M, BLOCK_N, PRECISION, EMULATE_BF16, DESCRIPTORS)  # fmt: skip
     else:
         tile = tl.program_id(0)
         if CAUSAL:  # the longest first: the last to start should be short
             tile = tl.num_programs(0) - 1 - tile
         attend_tile(q, k, v, out, log_sum, tile, seq_len, kv_len, q_row, k_row, v_row, out_row, scale_log2,
-                    HEAD_DIM, PARTS, CAUSAL, BLOCK_M, BLOCK_N, PRECISION, EMULATE_BF16)  # fmt: skip
+                    HEAD_DIM, PARTS, CAUSAL, BLOCK_M, BLOCK_N, PRECISION, EMULATE_BF16, DESCRIPTORS)  # fmt: skip

@@ -106,6 +106,7 @@ def describe(tensors: dict[str, Tensor], *, causal: bool, scale: float, variant:
         head_dim=q.shape[3], dtype=str(q.dtype).removeprefix("torch."), precision=precision, causal=causal,
         scale=scale, variant=variant, strides={name: outer_strides(t) for name, t in tensors.items()},
         emulate_bf16=interpreted() and q.dtype == torch.bfloat16,
+        aligned=all(tensor.data_ptr() % 16 == 0 for tensor in tensors.values()),
     )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ would be launched, so that what is compiled for a GPU that is not there is what 
 
 import math
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from andrea_kernels.flash.tiles import Tile, computed_width, parts, tile
@@ -16,6 +18,7 @@ LENGTHS = ("seq_len", "kv_len")  # the arguments that Triton does not specialise
 VARIANTS = ("exact", "padded", "scalar_loads", "per_head_block")
 LARGEST_HEAD_DIM = 256
 SIXTEEN_BYTES = 8  # elements of the narrowest dtype in the widest load
+PROVEN_ELEMENTS = 16  # Triton compiles a run-time stride anew where it is a multiple of this
 
 LOG2_E = math.log2(math.e)
 # A pass over memory: rows enough for 16-byte loads by every thread, blocks enough for every SM.
@@ -29,7 +32,8 @@ class Call:
     """Sizes, dtype and memory layout of one attention call.
 
     dtype: torch's name of it. precision: of float32 products, "ieee" or "tf32". strides: of each tensor by
-    name, as far as the launch reads or writes it; their last one is 1.
+    name, as far as the launch reads or writes it; their last one is 1. aligned: whether the addresses of all
+    tensors are multiples of 16 bytes, as torch allocates them.
     """
 
     batch: int
@@ -45,6 +49,7 @@ class Call:
     variant: str
     strides: Mapping[str, Strides]
     emulate_bf16: bool = False
+    aligned: bool = True
 
     @property
     def padded(self) -> bool:
@@ -53,6 +58,13 @@ class Call:
     def tile(self, architecture: int, direction: str) -> Tile:
         width = computed_width(self.head_dim, padded=self.padded)
         return tile(architecture, width, direction, float32=self.dtype == "float32")
+
+    def described(self, chosen: Tile, tensors: tuple[str, ...]) -> bool:
+        """Whether a launch with this tile reads these tensors by descriptors, which need rows, heads and addresses
+        that are aligned to 16 bytes; without the hint (scalar_loads) only what Triton can prove to be so counts."""
+        step = PROVEN_ELEMENTS if self.variant == "scalar_loads" else SIXTEEN_BYTES
+        strides = (stride for name in tensors for stride in self.strides[name])
+        return chosen.descriptors and self.aligned and all(stride % step == 0 for stride in strides)
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,24 @@ class Launch:
             launcher(*arguments, **self.scalars, **constants,
                      num_warps=self.tile.warps, num_stages=self.tile.stages)  # fmt: skip
 
-        return launch
+        return with_scratch(launch, arguments[0].device) if constants.get("DESCRIPTORS") else launch
+
+
+def with_scratch(launch: Callable[[], None], device: Any) -> Callable[[], None]:
+    """`launch` with device memory for the descriptors that its blocks write, allocated once and kept.
+
+    Triton asks a context variable for it: a context of our own leaves the caller's alone, and serves the thread in
+    which autograd runs backward too."""
+    import torch
+    import triton
+
+    @cache
+    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.int8, device=device)
+
+    context = copy_context()
+    context.run(triton.set_allocator, allocate)
+    return partial(context.run, launch)
 
 
 def launches(call: Call, architecture: int, direction: str) -> list[Launch]:
@@ -106,6 +135,7 @@ def forward(call: Call, architecture: int) -> Launch:
     scalars, constants = _common(call, ("q", "k", "v", "out"), chosen)
     scalars["scale_log2"] = call.scale * LOG2_E
     constants["BLOCK_PER_HEAD"] = per_head
+    constants["DESCRIPTORS"] = call.described(chosen, ("k", "v"))
     tiles = -(-call.seq_len // chosen.block_m)
     return Launch(
         function=attention_forward,
@@ -142,6 +172,7 @@ def dkv(call: Call, architecture: int) -> Launch:
 
     chosen = call.tile(architecture, "dkv")
     scalars, constants = _common(call, ("q", "k", "v", "do", "dk", "dv"), chosen)
+    constants["DESCRIPTORS"] = call.described(chosen, ("q", "do"))
     return Launch(
         function=attention_dkv,
         tensors=("q", "k", "v", "do", "log_sum", "delta", "dk", "dv"),
@@ -160,6 +191,7 @@ def dq(call: Call, architecture: int) -> Launch:
 
     chosen = call.tile(architecture, "dq")
     scalars, constants = _common(call, ("q", "k", "v", "do", "dq"), chosen)
+    constants["DESCRIPTORS"] = call.described(chosen, ("k", "v"))
     return Launch(
         function=attention_dq,
         tensors=("q", "k", "v", "do", "log_sum", "delta", "dq"),

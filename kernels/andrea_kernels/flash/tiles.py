@@ -9,12 +9,19 @@ from typing import NamedTuple
 
 
 class Tile(NamedTuple):
-    """block_m queries by block_n keys, warps of a block, stages of the load pipeline."""
+    """block_m queries by block_n keys, warps of a block, stages of the load pipeline; descriptors: whether the loop
+    reads its tiles by tensor descriptors where the tensors are aligned for them (compute capability 9.0 and newer)."""
 
     block_m: int
     block_n: int
     warps: int
     stages: int
+    descriptors: bool = False
+
+    def __str__(self) -> str:
+        """As a row of the table writes it."""
+        sizes = ", ".join(map(str, self[:4]))
+        return f"Tile({sizes}, descriptors=True)" if self.descriptors else f"Tile({sizes})"
 
 
 def parts(head_dim: int, *, padded: bool = False) -> tuple[tuple[int, int], ...]:
@@ -42,10 +49,15 @@ def computed_width(head_dim: int, *, padded: bool = False) -> int:
 # (architecture, widest computed width that the row is for, direction) -> tile. A row serves its width and those
 # between it and the next narrower row's.
 #
-# The reason of each row is compiled, by `python -m andrea_bench.inspect.tile_search triton_exact` for bfloat16,
-# causal, 4096 long, with the tiles of SHAPES: of those without spills and within 10 % of the least bound the one with
-# 8 warps on an SM or more, then the largest. Units that bind: exp (to width 64 on 9.0 and 10.0), shared memory
-# (wider there, and 8.0), tensor cores (8.6, 8.9, 12.0: all tiles tie). None is measured.
+# Reasons. Rows of 9.0 are measured: on an H200 (driver 580.159.04, torch 2.11, Triton 3.6, 2026-11-29) with bfloat16,
+# batch 2, 16 heads, 4096 long, of the tiles of SHAPES with 2 to 4 stages (backward: 1 to 3) the fastest causal one; at
+# widths 64, 80, 112, 128 and 256 forward of causal and not together, with descriptors (in a first version of the loop)
+# and without. What was measured stands beside the row in TFLOP/s, causal first, by the project's FLOP count (dkv and
+# dq: of their own products).
+# All other rows are compiled, by `python -m andrea_bench.inspect.tile_search triton_exact` for bfloat16, causal, 4096
+# long, with the tiles of SHAPES: of those without spills and within 10 % of the least bound the one with 8 warps on an
+# SM or more, then the largest. Units that bind: exp (to width 64 on 10.0), shared memory (wider there, and 8.0), tensor
+# cores (8.6, 8.9, 12.0: all tiles tie).
 TABLE: dict[tuple[int, int, str], Tile] = {
     # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
     (80, 16, "forward"): Tile(128, 128, 8, 3),
@@ -60,10 +72,16 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     (89, 112, "forward"): Tile(64, 32, 4, 1),  # as on 8.0
     (89, 128, "forward"): Tile(128, 64, 8, 2),
     (89, 256, "forward"): Tile(64, 32, 4, 2),
-    # 9.0: warpgroup instructions read shared memory once for 64 rows, so wide key tiles gain.
-    (90, 112, "forward"): Tile(128, 128, 8, 3),
-    (90, 192, "forward"): Tile(128, 64, 8, 3),
-    (90, 256, "forward"): Tile(128, 64, 8, 2),
+    # 9.0: mostly one warpgroup of 64 rows, so that several blocks share an SM, where the bound, which knows no overlap
+    # of blocks, would have taken 128 x 128 (at width 64 measured at 294).
+    (90, 16, "forward"): Tile(64, 128, 4, 3),  # 135
+    (90, 64, "forward"): Tile(64, 64, 4, 3),  # 32: 234, 48: 265, 64: 347, not causal 427
+    (90, 80, "forward"): Tile(128, 64, 4, 3, descriptors=True),  # 72: 268, 357; 80: 307, 402 (by pointers 317 causal)
+    (90, 96, "forward"): Tile(64, 64, 4, 3),  # 351
+    (90, 112, "forward"): Tile(64, 64, 4, 2, descriptors=True),  # 326, 364; 128 x 64 reaches 428 but spills
+    (90, 128, "forward"): Tile(64, 64, 4, 3, descriptors=True),  # 431, 508 (by pointers 432, 405)
+    (90, 224, "forward"): Tile(128, 64, 8, 3),  # 160: 399, 192: 448, 224: 412
+    (90, 256, "forward"): Tile(128, 64, 8, 2, descriptors=True),  # 429, 526 (by pointers 414, 390)
     # 10.0: 4 warps, as one instruction does all 128 rows; more would only exchange more.
     (100, 32, "forward"): Tile(128, 128, 8, 3),
     (100, 96, "forward"): Tile(128, 64, 4, 3),
@@ -87,12 +105,18 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     (80, 112, "dq"): Tile(64, 32, 4, 2),
     (80, 128, "dq"): Tile(128, 32, 8, 2),
     (80, 256, "dq"): Tile(64, 32, 4, 1),
-    (90, 128, "dkv"): Tile(64, 128, 8, 3),
-    (90, 160, "dkv"): Tile(64, 128, 8, 2),
-    (90, 256, "dkv"): Tile(64, 64, 8, 2),
-    (90, 96, "dq"): Tile(128, 128, 8, 3),
-    (90, 192, "dq"): Tile(128, 64, 8, 2),
-    (90, 256, "dq"): Tile(64, 64, 4, 2),
+    (90, 32, "dkv"): Tile(128, 64, 4, 3),  # 295
+    (90, 80, "dkv"): Tile(128, 64, 4, 2),  # 64: 366, 80: 333
+    (90, 96, "dkv"): Tile(64, 64, 4, 1),  # 325
+    (90, 112, "dkv"): Tile(128, 128, 8, 2),  # 283
+    (90, 128, "dkv"): Tile(64, 128, 8, 1),  # 373
+    (90, 160, "dkv"): Tile(64, 128, 8, 3),  # 326
+    (90, 192, "dkv"): Tile(64, 128, 8, 2),  # 318
+    (90, 256, "dkv"): Tile(64, 64, 8, 2),  # 194
+    (90, 112, "dq"): Tile(64, 64, 4, 3),  # 32: 359, 64: 509, 80: 470, 96: 495, 112: 478
+    (90, 160, "dq"): Tile(128, 64, 8, 3),  # 128: 539, 160: 500
+    (90, 192, "dq"): Tile(128, 64, 8, 2),  # 467
+    (90, 256, "dq"): Tile(128, 32, 8, 2),  # 372; 128 x 64 reaches 373 and spills
     (100, 128, "dkv"): Tile(64, 128, 8, 2),
     (100, 256, "dkv"): Tile(64, 64, 4, 1),
     (100, 128, "dq"): Tile(128, 64, 8, 2),
@@ -146,15 +170,22 @@ def trying(direction: str, tried: Tile) -> Iterator[None]:
         del _tried[direction]
 
 
-def candidates(direction: str) -> list[Tile]:
-    """The tiles that a search looks at."""
-    return [Tile(m, n, warps, stages) for m, n, warps in SHAPES[direction] for stages in (2, 3)]
+def candidates(direction: str, architecture: int) -> list[Tile]:
+    """The tiles that a search looks at on a GPU of this compute capability."""
+    reads = (False, True) if architecture >= FIRST_WITH_DESCRIPTORS else (False,)
+    shapes = SHAPES[direction]
+    return [Tile(*shape, stages, by) for shape in shapes for stages in STAGES[direction] for by in reads]
 
 
+FIRST_WITH_DESCRIPTORS = 90
+# dkv holds so much already that on some GPUs no pipeline pays.
+STAGES = {"forward": (2, 3), "dq": (2, 3), "dkv": (1, 2, 3)}
 # (block_m, block_n, warps). None below 64 x 32; a warp does 16 rows of a matrix instruction or more, and so many
 # scores as leave room in its registers.
 SHAPES = {
-    "forward": [(128, 128, 8), (128, 64, 8), (128, 64, 4), (128, 32, 4), (64, 64, 4), (64, 32, 4)],
-    "dq": [(128, 128, 8), (128, 64, 8), (128, 32, 8), (128, 32, 4), (64, 64, 4), (64, 32, 4)],
-    "dkv": [(64, 128, 8), (32, 128, 8), (32, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4)],
-}
+    "forward": [(128, 128, 8), (128, 64, 8), (128, 64, 4), (128, 32, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4)],
+    "dq": [(128, 128, 8), (128, 64, 8), (128, 32, 8), (128, 32, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4)],
+    "dkv": [
+        (128, 128, 8), (64, 128, 8), (64, 64, 8), (32, 128, 8), (32, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4),
+    ],
+}  # fmt: skip
