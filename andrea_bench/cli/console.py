@@ -6,7 +6,7 @@ Text of the user's (paths, host names, kernel names, error texts) goes in as `ri
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -43,7 +43,9 @@ def _console(stream: Any) -> "Console":
     columns = os.environ.get("COLUMNS", "")
     asked = int(columns) if columns.isdigit() and int(columns) >= LEAST_COLUMNS else None
     width = asked or (None if stream.isatty() else 80)
-    return Plain(file=stream, width=width, highlight=False, emoji=False, safe_box=True)
+    # NO_COLOR alone would leave rich's bold and dim: no styles at all is what is asked for.
+    styles: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Plain(file=stream, width=width, color_system=styles, highlight=False, emoji=False, safe_box=True)
 
 
 def _is_utf(stream: Any) -> bool:
@@ -65,5 +67,18 @@ def note(text: object) -> None:
 
 def print_json(document: Any) -> None:
     """The one JSON document of a `--json` call on stdout; strict JSON (msgspec writes NaN as null)."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+    try:
+        content = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # a path or host name of bytes that are no UTF-8
+        content = msgspec.json.encode(_encodable(msgspec.to_builtins(document)))
+    sys.stdout.write(msgspec.json.format(content, indent=1).decode() + "\n")
     sys.stdout.flush()
+
+
+def _encodable(value: Any) -> Any:
+    """`value` with each such byte as `\\udcff` in its texts."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(one) for key, one in value.items()}
+    return [_encodable(one) for one in value] if isinstance(value, list) else value

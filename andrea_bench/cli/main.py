@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    stdout = sys.stdout
     debug = "--debug" in arguments or os.environ.get("ANDREA_BENCH_DEBUG") == "1"
     arguments = [a for a in arguments if a != "--debug"]
     try:
@@ -62,8 +63,13 @@ def main(arguments: list[str] | None = None) -> int:
         )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except BrokenPipeError:
-        # The reader (head, less) went away: not an error. The interpreter must not flush again at exit.
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) went away: not an error. click wraps stdout then, and ends with 1, which is a
+        # regression here.
+        if not isinstance(sys.exception(), BrokenPipeError) and sys.stdout is stdout:
+            raise
+        sys.stdout = stdout
+        # The interpreter must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (click.Abort, KeyboardInterrupt):

@@ -27,6 +27,7 @@ def read_runs(paths: Sequence[Path], measured_ceiling: Callable[[RunHead], Ceili
     measured = []
     for at, (run, name) in enumerate(zip(stored, names, strict=True), 1):
         label = name if often[name] == 1 else f"{name} (Run {at}, {run.folder.name})"
+        label = label.encode(errors="backslashreplace").decode()  # of a folder's name that is no UTF-8
         groups = group_rows(run.records)
         ceilings = [c for c in (measured_ceiling(run.head), _published_ceiling(run.head)) if c is not None]
         measured.append(MeasuredRun(label, run.head, groups, answers(groups), ceilings))
