@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup sweep test check structure asv clean
+.PHONY: setup sweep test check structure compiled-structure asv clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,18 @@ structure: setup
 	$(BIN)/andrea-bench inspect --gpu $(GATE_GPUS) -a head_dim=72 -a direction=backward,decode \
 	  --kernel triton_exact,triton_decode \
 	  --save reports/structure/backward_decode.json --markdown reports/structure/backward_decode.md
+
+# The same for every GPU of the catalogue, to be published: Facts, page and pictures in a folder of their own.
+STRUCTURE ?= reports/$(shell date +%F)-compiled-structure
+STRUCTURE_GPUS ?= $(shell $(BIN)/python -c 'from andrea_bench.hardware import gpus; print(*gpus(), sep=",")')
+STRUCTURE_HEAD_DIMS ?= 32,48,64,72,80,96,128
+STRUCTURE_KERNELS ?= triton_exact,triton_padded
+compiled-structure: setup
+	mkdir -p $(STRUCTURE)
+	$(BIN)/andrea-bench inspect --gpu $(STRUCTURE_GPUS) -a head_dim=$(STRUCTURE_HEAD_DIMS) --kernel $(STRUCTURE_KERNELS) \
+	  --save $(STRUCTURE)/facts.json > /dev/null
+	cd $(STRUCTURE) && $(abspath $(BIN))/andrea-bench report --facts facts.json --markdown report.md --svg svg
+	rm $(STRUCTURE)/svg/*.png
 
 check: setup
 	$(BIN)/ruff check .

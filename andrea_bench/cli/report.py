@@ -136,9 +136,9 @@ def _compared(base: Path, base_label: str, head: Path, head_label: str) -> "Comp
         low, high = (cell.low, cell.high) if has_interval(cell) else (None, None)
         reason = "; cause? ".join([cell.reason, *cell.likely_causes])
         verdict = cell.verdict.replace("_", " ")
-        cells.append(
-            ComparedCell(cell.cell_id, cell_name(cell), verdict, reason, ratio_text(cell), cell.ratio, low, high)
-        )
+        n = (cell.blocks_base, cell.blocks_head)
+        name, shown = cell_name(cell), ratio_text(cell)
+        cells.append(ComparedCell(cell.cell_id, name, verdict, reason, shown, n, cell.ratio, low, high))
     headline = f"{document.verdict.replace('_', ' ')}: {document.reason}"
     return Comparison(base_label, head_label, headline, list(remarks(document)), cells)
 

@@ -114,7 +114,8 @@ def roofline(points: Values, roofs: Values, x: str, y: str) -> alt.TopLevelMixin
     """Points under lines, both axes logarithmic. Each point: series, x, value, about; of roofs: ceiling, x, value."""
     names = list(dict.fromkeys(v["series"] for v in points))
     log = alt.Scale(type="log", nice=False, padding=16)
-    across, up = alt.X("x:Q", title=x, scale=log), alt.Y("value:Q", title=y, scale=log)
+    figures = alt.Axis(format=".3~r")
+    across, up = alt.X("x:Q", title=x, scale=log, axis=figures), alt.Y("value:Q", title=y, scale=log, axis=figures)
     drawn = alt.Chart(alt.Data(values=list(points))).mark_point(filled=True, size=55, opacity=0.9)
     layers: list[Any] = [drawn.encode(
         x=across, y=up, description="about:N",
@@ -153,7 +154,8 @@ def heat(values: Values, x: str, y: str, unit: str, *, around_one: bool) -> alt.
     )
     middle = max(figures) / 2
     ink = "true" if around_one else f"datum.value > {middle!r}"
-    text = base.mark_text(aria=False, lineBreak="\n", baseline="middle").encode(
+    two_lines = any("\n" in v["text"] for v in values)
+    text = base.mark_text(aria=False, lineBreak="\n", baseline="middle", dy=-8 if two_lines else 0).encode(
         **place, text="text:N", color=alt.condition(ink, alt.value("black"), alt.value("white"))
     )
     return _styled((cell + text).properties(width=max(160, 84 * len(columns)), height=alt.Step(48)))

@@ -56,13 +56,14 @@ class CompiledFacts:
 @dataclass(frozen=True)
 class ComparedCell:
     """One cell's verdict, as `compare` words it. ratio: head time over base time; low and high are None where
-    the processes were too few for an interval."""
+    the processes were too few for an interval. n: processes of base and of head."""
 
     cell_id: str
     name: str
     verdict: str
     reason: str
     ratio_text: str
+    n: tuple[int, int] = (0, 0)
     ratio: float | None = None
     low: float | None = None
     high: float | None = None

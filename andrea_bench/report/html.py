@@ -16,6 +16,7 @@ import msgspec
 
 from andrea_bench.report import charts
 from andrea_bench.report.content import AllRows, Chart, Heading, Page, Part, Said, Table
+from andrea_bench.report.words import counted
 
 TITLE = "andrea-bench report"
 LONG = 40  # characters of a cell, beyond which its text is broken anywhere
@@ -93,7 +94,7 @@ def _table(table: Table, anchor: str | None = None) -> str:
     if not table.folded:
         return grid
     name = f' id="{anchor}"' if anchor else ""
-    return f"<details{name}><summary>{caption} ({len(table.rows)} rows)</summary>{grid}</details>"
+    return f"<details{name}><summary>{caption} ({counted(len(table.rows), 'row')})</summary>{grid}</details>"
 
 
 def _long(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from andrea_bench.report.content import AllRows, Chart, Heading, Page, Part, Said, Table
-from andrea_bench.report.words import ABSENT
+from andrea_bench.report.words import ABSENT, counted
 
 # GitHub refuses a comment of more than 65,536 characters (so says the error of its API).
 MOST_CHARACTERS = 60_000
@@ -76,12 +76,12 @@ def _table(table: Table, limit: int) -> str:
     marks = ["---:" if column in table.numeric else "---" for column in table.columns]
     lines = [_line(table.columns), f"|{'|'.join(marks)}|", *map(_line, shown)]
     hidden = len(table.rows) - len(shown)
-    more = f"\n\nand {hidden} rows more" if hidden else ""
+    more = f"\n\nand {counted(hidden, 'row')} more" if hidden else ""
     body = "\n".join(lines) if shown else ""
     if not table.folded:
         return f"{_plain(table.caption)}\n\n{body}{more}"
     # The line of the summary is HTML, the lines below it are Markdown again.
-    summary = f"{escape(table.caption)} ({len(table.rows)} rows)".translate(LINES)
+    summary = f"{escape(table.caption)} ({counted(len(table.rows), 'row')})".translate(LINES)
     return f"<details><summary>{summary}</summary>\n\n{body}{more}\n\n</details>"
 
 

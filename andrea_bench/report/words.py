@@ -37,6 +37,11 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
+def counted(n: int, what: str) -> str:
+    """`1 row`, `3 rows`."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def percent(share: float | None) -> str:
     return ABSENT if share is None else f"{100 * share:.1f} %"
 

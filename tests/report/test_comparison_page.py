@@ -11,7 +11,7 @@ from made_up import in_processes
 
 from andrea_bench.cli.main import main
 
-COLUMNS = 5
+COLUMNS = 6
 
 
 def changed_run(folder: Path, *arguments: Any, **named: Any) -> Path:
@@ -53,6 +53,7 @@ def test_verdicts_are_those_of_compare(base: Path, tmp_path: Path, capsys: pytes
         assert f"| {cell['ratio']:.3f} ({cell['low']:.3f} to {cell['high']:.3f}) |" in row
     worst = rows[0]
     assert "fused\\_qkv" in worst and "| 1.300 (" in worst and "lies beyond the allowance of 5 %" in worst
+    assert "| 30 and 30 |" in worst and "n 30 to 30 processes a side" in text
     assert compared["reason"] in text
     # Machines, dates and revisions.
     assert "2026-02-01T12:00" in text and "abcdef012345 (changed)" in text

@@ -308,3 +308,23 @@ def test_a_cpu_with_sensors_has_the_page_too(tmp_path: Path) -> None:
     one = page("energy", changed_run(tmp_path / "run", cpu))
     assert [c.name for c in charts(one)] == ["energy-1-clock", "energy-1-energy-of-all-cpu-packages"]
     assert "CPU clock 4000 MHz" in charts(one)[0].about
+
+
+# ---- structure ---------------------------------------------------------------------------------------
+def test_gpus_that_waste_the_same_share_a_chart() -> None:
+    def fact(gpu: str, head_dim: int, efficiency: float) -> dict[str, Any]:
+        problem = {"batch": 1, "seq_len": 1024, "dtype": "bfloat16", "head_dim": head_dim}
+        return {"gpu": gpu, "kernel": "triton_exact", "status": "ok", "direction": "forward", "problem": problem,
+                "mma_efficiency": efficiency, "registers_per_thread": 100, "occupancy": 0.5}  # fmt: skip
+
+    rows = [fact(gpu, *of) for gpu in ("a", "b", "c", "d") for of in ((64, 1.0), (72, 0.9))]
+    rows += [fact("e", 64, 1.0), fact("e", 72, 0.5)]
+    one = page("structure", facts=CompiledFacts({"triton": "3"}, rows, "", [], []))
+    alike, other = charts(one)
+    assert "4 GPUs alike" in alike.title and "The same on a, b, c, d." in alike.about
+    assert "useful, e:" in other.title and "The same" not in other.about
+    # Every GPU has its own figures in the table.
+    assert {(row[0], row[2], row[3]) for row in alike.data.rows} == {
+        (gpu, head_dim, waste) for gpu in "abcd" for head_dim, waste in (("64", "0.0 %"), ("72", "11.1 %"))
+    }
+    assert [mark["value"] for mark in marks(other, "point")] == [0.0, 100.0]

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import Browser, chromium
+from made_up import FIXTURES, RUN, changed_run, in_processes, on_h200
 
 from andrea_bench.cli.main import main
-
-RUN = Path(__file__).parents[1] / "fixtures" / "run_fake"
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here (Debian: apt-get install chromium)")
 
@@ -17,6 +17,28 @@ pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here (De
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "my reports β.html"
     assert main(["report", str(RUN), "--html", str(file)]) == 0
+    return file
+
+
+@pytest.fixture(scope="module")
+def every_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two Runs to be compared, and one of a GPU that was watched, with Facts and claims."""
+
+    def slower(record: dict[str, Any]) -> None:
+        in_processes(record, 1.3 if record["kernel"] == "fused_qkv" else 1.001)
+
+    def watched(record: dict[str, Any]) -> None:
+        on_h200(record)
+        record["counters"] |= {"gpu_temperature_celsius": 50 + record["problem"]["seq_len"] % 7, "computed_width": 32}
+
+    folder = tmp_path_factory.mktemp("every")
+    base = changed_run(folder / "base", in_processes, suites=("projection",))
+    head = changed_run(folder / "head", slower, suites=("projection",))
+    gpu = {"device": "cuda", "gpu": {"name": "NVIDIA H200"}}
+    h200 = changed_run(folder / "h200", watched, gpu, suites=("projection", "alignment"))
+    file = folder / "every.html"
+    more = ["--facts", str(FIXTURES / "facts_small.json"), "--claims", str(FIXTURES / "claims.json")]
+    assert main(["report", str(base), str(head), str(h200), *more, "--html", str(file)]) == 0
     return file
 
 
@@ -32,6 +54,28 @@ def test_it_opens_offline_without_a_complaint_or_a_request_and_fits(
     browser: Browser, page: Path, width: int, scheme: str
 ) -> None:
     browser.open(page, width=width, scheme=scheme)
+    assert fits(browser) >= 10
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_pages_of_several_runs_open_and_fit_too(browser: Browser, every_page: Path, width: int, scheme: str) -> None:
+    browser.open(every_page, width=width, scheme=scheme)
+    assert fits(browser) >= 10
+    assert browser.ask("Array.from(document.querySelectorAll('main > section')).map(s => s.id)") == [
+        "answers", "machine", "fusing", "alignment", "layer", "roofline", "structure", "claims", "comparison",
+        "energy", "all-rows",
+    ]  # fmt: skip
+    # A chart is never wider than what shows it: on a phone it is drawn smaller, not cut off.
+    assert browser.ask("Array.from(document.querySelectorAll('figure svg')).every(s => s.clientWidth <= innerWidth)")
+    # Every link within the page leads somewhere.
+    assert browser.ask(
+        "Array.from(document.querySelectorAll('a[href^=\"#\"]')).every(a => document.querySelector(a.hash))"
+    )
+
+
+def fits(browser: Browser) -> int:
+    """Asserts that the open page complains of nothing, asks for nothing, and fits; the number of its charts."""
     assert browser.complaints() == []
     assert browser.requests() == []
     assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
@@ -42,7 +86,8 @@ def test_it_opens_offline_without_a_complaint_or_a_request_and_fits(
         " return b.width + b.height > 2; })).map(f => f.id)"
     )
     assert empty == []
-    assert browser.ask("document.querySelectorAll('figure').length") >= 10
+    count: int = browser.ask("document.querySelectorAll('figure').length")
+    return count
 
 
 def test_text_has_contrast_in_both_schemes(browser: Browser, page: Path) -> None:

@@ -16,12 +16,13 @@ from andrea_bench.report.content import (
     Table,
 )
 from andrea_bench.report.pages.marks import anchor
+from andrea_bench.report.words import ABSENT
 
 MOST_MARKS = 40
 # By Okabe and Ito, as in charts.py: what got worse in red and orange, what got better in blue.
 COLOURS = {"broken": "#D55E00", "slower": "#D55E00", "faster": "#0072B2", "same": "#8C8C8C",
            "inconclusive": "#E69F00", "not comparable": "#CC79A7"}  # fmt: skip
-CELL_HEADS = ("cell", "head / base", "verdict", "reason", "cell_id")
+CELL_HEADS = ("cell", "head / base", "verdict", "reason", "processes", "cell_id")
 
 
 def comparison(subject: Subject) -> Page:
@@ -59,8 +60,8 @@ def _against_the_first(one: Comparison, number: int) -> list[Part]:
         return parts
     table = Table(
         "Cells, the worst first", CELL_HEADS,
-        [(cell.name, cell.ratio_text, cell.verdict, cell.reason, cell.cell_id) for cell in one.cells],
-        frozenset({"head / base"}), folded=True,
+        [(cell.name, cell.ratio_text, cell.verdict, cell.reason, _processes(cell), cell.cell_id) for cell in one.cells],
+        frozenset({"head / base", "processes"}), folded=True,
     )  # fmt: skip
     drawn = [cell for cell in one.cells if cell.ratio is not None][:MOST_MARKS]
     return [*parts, _chart(one, drawn, table, anchor("comparison", number)) if drawn else table]
@@ -69,9 +70,12 @@ def _against_the_first(one: Comparison, number: int) -> list[Part]:
 def _chart(one: Comparison, drawn: list[ComparedCell], table: Table, name: str) -> Chart:
     left = sum(cell.ratio is not None for cell in one.cells) - len(drawn)
     bare = sum(cell.low is None for cell in drawn)
-    about = "Head time over base time of each cell, below 1 is faster; the axis is logarithmic. " + (
-        "Lines: the interval at the confidence that its verdict needs. " if bare < len(drawn) else ""
+    counts = sorted(n for cell in drawn for n in cell.n)
+    about = (
+        f"Head time over base time of each cell, below 1 is faster; the axis is logarithmic; n {counts[0]} to "
+        f"{counts[-1]} processes a side. "
     )
+    about += "Lines: the interval at the confidence that its verdict needs. " if bare < len(drawn) else ""
     if bare:
         about += f"{bare} points have no interval: too few processes (`sweep --processes`). "
     names, common = _short([cell.name for cell in drawn])
@@ -86,6 +90,10 @@ def _chart(one: Comparison, drawn: list[ComparedCell], table: Table, name: str) 
         charts.ratios(list(map(_mark, drawn, names)), "head time / base time", COLOURS),
         table,
     )
+
+
+def _processes(cell: ComparedCell) -> str:
+    return f"{cell.n[0]} and {cell.n[1]}" if any(cell.n) else ABSENT
 
 
 def _short(names: list[str]) -> tuple[list[str], str]:

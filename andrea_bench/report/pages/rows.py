@@ -24,7 +24,7 @@ def all_rows(subject: Subject) -> Page:
     shown = every[:MOST_ROWS]
     parts: list[Part] = []
     if shown:
-        shapes = [shape(row.record.samples_us) for _, row in shown]
+        shapes = [shape(row.record.samples_us) if row.median_us is not None else "" for _, row in shown]
         parts.append(AllRows(COLUMNS, [_values(label, row) for label, row in shown], shapes))
     if len(every) > len(shown):
         parts.append(f"{len(every) - len(shown)} of {len(every)} rows are hidden; `report --csv` writes all.")

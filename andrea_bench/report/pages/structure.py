@@ -8,7 +8,7 @@ from andrea_bench.report.content import Chart, Page, Part, Subject, Table
 from andrea_bench.report.pages.marks import anchor
 
 MOST_CHARTS = 6
-HEADS = ("kernel", "head_dim", "waste", "registers a thread", "spilled bytes a thread", "occupancy", "bound by")
+HEADS = ("gpu", "kernel", "head_dim", "waste", "registers a thread", "spilled bytes a thread", "occupancy", "bound by")
 
 
 def structure(subject: Subject) -> Page:
@@ -24,7 +24,7 @@ def structure(subject: Subject) -> Page:
     drawn = list(_charts(facts.facts))
     parts += drawn[:MOST_CHARTS]
     if len(drawn) > MOST_CHARTS:
-        parts.append(f"The first {MOST_CHARTS} of {len(drawn)} GPUs and settings are drawn; the tables hold all.")
+        parts.append(f"The first {MOST_CHARTS} of {len(drawn)} kinds of waste are drawn; the tables hold all.")
     if facts.tables:
         parts.append(facts.caption)
     parts += facts.tables
@@ -35,35 +35,48 @@ def structure(subject: Subject) -> Page:
 
 
 def _charts(facts: list[dict[str, Any]]) -> Iterator[Chart]:
+    """One for each setting and all GPUs that waste the same: most of one architecture do."""
     settings: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for one in facts:
         if one["status"] == "ok" and one.get("mma_efficiency") and (p := one.get("problem")):
             where = f"batch {p['batch']}, seq_len {p['seq_len']}, {p['dtype']}, {one['direction']}"
             settings.setdefault((one["gpu"], where), []).append(one)
+    alike: dict[tuple[str, tuple[object, ...]], list[str]] = {}
     for (gpu, where), members in settings.items():
         if len({one["problem"]["head_dim"] for one in members}) > 1:
-            yield _chart(gpu, where, members)
+            wasted = sorted((one["kernel"], one["problem"]["head_dim"], one["mma_efficiency"]) for one in members)
+            alike.setdefault((where, tuple(wasted)), []).append(gpu)
+    for (where, _), gpus in alike.items():
+        yield _chart(gpus, where, [settings[gpu, where] for gpu in gpus])
 
 
-def _chart(gpu: str, where: str, members: list[dict[str, Any]]) -> Chart:
-    members = sorted(members, key=lambda one: (one["kernel"], one["problem"]["head_dim"]))
-    values, table = [], []
-    for one in members:
-        head_dim, waste = one["problem"]["head_dim"], 100 * (1 / one["mma_efficiency"] - 1)
-        spilled = (one.get("spill_store_bytes") or 0) + (one.get("spill_load_bytes") or 0)
-        row = (one["kernel"], str(head_dim), f"{waste:.1f} %", str(one.get("registers_per_thread")), str(spilled),
-               f"{100 * (one.get('occupancy') or 0):.0f} %", str(one.get("bound_by")))  # fmt: skip
-        table.append(row)
-        values.append({
-            "series": one["kernel"], "x": head_dim, "value": waste, "low": waste, "high": waste,
-            "about": "; ".join(f"{name} {value}" for name, value in zip(HEADS, row, strict=True)),
-        })  # fmt: skip
-    title = f"Matrix FLOP issued beyond the useful, {gpu}: {where}"
+def _chart(gpus: list[str], where: str, of_gpus: list[list[dict[str, Any]]]) -> Chart:
+    drawn = [_line(one) for one in sorted(of_gpus[0], key=lambda one: (one["kernel"], one["problem"]["head_dim"]))]
+    values = [
+        {
+            "series": line[1], "x": int(line[2]), "value": waste, "low": waste, "high": waste,
+            "about": "; ".join(f"{name} {value}" for name, value in zip(HEADS, line, strict=True)),
+        }
+        for line, waste in drawn
+    ]  # fmt: skip
+    table = [_line(one)[0] for members in of_gpus for one in members]
+    names = ", ".join(gpus)
+    title = f"Matrix FLOP issued beyond the useful, {names if len(gpus) < 4 else f'{len(gpus)} GPUs alike'}: {where}"
     return Chart(
-        anchor("waste", gpu, where),
+        anchor("waste", gpus[0], where),
         title,
         "Percent of the useful FLOP that the compiled code issues beyond them, against head_dim, from zero; compiled, "
-        "so there is no n and no interval. Lower is better.",
+        "so there is no n and no interval. Lower is better." + (f" The same on {names}." if len(gpus) > 1 else ""),
         charts.lines(values, "head_dim", "waste (% of useful FLOP)", zero=True),
-        Table(f"{title}: figures", HEADS, table, frozenset(HEADS[1:6]), folded=True),
+        Table(f"{title}: figures", HEADS, table, frozenset(HEADS[2:7]), folded=True),
     )
+
+
+def _line(one: dict[str, Any]) -> tuple[tuple[str, ...], float]:
+    """The figures of one compiled kernel, and its waste in percent."""
+    waste = 100 * (1 / one["mma_efficiency"] - 1)
+    spilled = (one.get("spill_store_bytes") or 0) + (one.get("spill_load_bytes") or 0)
+    figures = (one["gpu"], one["kernel"], str(one["problem"]["head_dim"]), f"{waste:.1f} %",
+               str(one.get("registers_per_thread")), str(spilled), f"{100 * (one.get('occupancy') or 0):.0f} %",
+               str(one.get("bound_by")))  # fmt: skip
+    return figures, waste
