@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 # Largest tile of queries by keys of torch's flash backend for a CPU (FlashAttentionKernel.cpp).
 CPU_TILE = (256, 512)
 HALF = ("bfloat16", "float16")
-# How torch says that no backend which is switched on can run (2.13; older; cuDNN). Anything else is an error.
-REFUSALS = ("No viable backend", "No available kernel", "No execution plans support the graph")
+# How torch says that no backend which is switched on can run (2.13; older; cuDNN; 2.11 on CUDA, seen for efficient and
+# cuDNN at head_dim 63). Anything else is an error.
+REFUSALS = ("No viable backend", "No available kernel", "No execution plans support the graph", "Invalid backend")
 # The switches of torch.backends.cuda, one for each backend; they hold for a CPU too.
 SWITCHES = {
     "math": ("math_sdp_enabled", "enable_math_sdp"),
