@@ -46,11 +46,10 @@ def _reason(document: Document, counts: Counter[Verdict], wrong: int) -> str:
     if wrong:
         return f"{wrong} cells give wrong results in head; of all: {told}"
     if document.verdict == "not_comparable":
-        texts = (
-            list(dict.fromkeys(d.text for d in document.differences))
-            or [c.reason for c in document.cells if c.verdict == "not_comparable"][:1]
-        )
-        return f"{'; '.join(texts)}; --allow-different NAME compares all the same; {told}"
+        if document.differences:
+            texts = "; ".join(dict.fromkeys(d.text for d in document.differences))
+            return f"{texts}; --allow-different NAME compares all the same; {told}"
+        return f"{next(c.reason for c in document.cells if c.verdict == 'not_comparable')}; {told}"
     if not document.cells:
         timed = f"{len(document.not_timed)} cells could run in neither" if document.not_timed else "no cell is in both"
         return f"nothing to compare: {timed}"

@@ -137,9 +137,11 @@ BAD_RECORDS = {
     "a cut record": ("records.jsonl", '{"cell_id": "x"'),
     "a record without fields": ("records.jsonl", "{}\n"),
     "an array for a record": ("records.jsonl", "[]\n"),
-    "a null sample": ("records.jsonl", None),
+    "a null sample": ("records.jsonl", b"null"),
+    "a sample that is text": ("records.jsonl", b'"N/A"'),
     "bytes that are no text": ("records.jsonl", b"\xff\xfe\n"),
 }
+SAMPLES = (b"null", b'"N/A"')  # put into a record in place of one
 
 
 @pytest.mark.parametrize("case", BAD_RECORDS)
@@ -149,8 +151,8 @@ def test_bad_files_are_one_line_that_names_the_file(
 ) -> None:
     paths = runs(write_run, 1.0)
     file, content = BAD_RECORDS[case]
-    if content is None:
-        content = msgspec.json.encode(make_record("a", BASE)).replace(b"100.0", b"null") + b"\n"
+    if content in SAMPLES:
+        content = msgspec.json.encode(make_record("a", BASE)).replace(b"100.0", content) + b"\n"
     (Path(paths[side]) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     for verb in ("gate", "compare"):
         assert main([verb, *paths]) == 2
@@ -167,6 +169,52 @@ def test_nan_and_infinity_in_a_file_never_pass(write_run: WriteRun, capsys: pyte
         assert main(["gate", str(base), str(head), "--json"]) == 3
         document = json.loads(capsys.readouterr().out)
         assert document["cells"][0]["verdict"] == "inconclusive" and "invalid" in document["cells"][0]["reason"]
+
+
+def test_a_time_of_zero_for_a_cell_that_ran_out_of_memory_is_no_speed_up(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = make_record("a", [0.0], status="out_of_memory", reason="killed")
+    paths = [str(write_run("b", [make_record("a", BASE)])), str(write_run("h", [gone]))]
+    assert main(["gate", *paths, "--json"]) == 1
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert cell["verdict"] == "broken" and "out_of_memory" in cell["reason"]
+
+
+def test_a_run_of_one_record_is_judged_by_what_it_holds(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With eight processes it can be decided, with one it can't; neither is an error."""
+    for times, exit_code in ((BASE, 0), (BASE[:1], 3)):
+        base = write_run(f"b{len(times)}", [make_record("a", times)])
+        head = write_run(f"h{len(times)}", [make_record("a", [us + 0.1 for us in times])])
+        assert main(["gate", str(base), str(head), "--json"]) == exit_code
+        assert len(json.loads(capsys.readouterr().out)["cells"]) == 1
+
+
+def test_identical_runs_are_one_line(write_run: WriteRun, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    base, _ = runs(write_run, 1.0)
+    copy = tmp_path / "copy"
+    shutil.copytree(base, copy)
+    for head, says in ((base, "is both base and head"), (str(copy), "is a copy of the other")):
+        assert main(["gate", base, head]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and len(captured.err.splitlines()) == 1 and says in captured.err
+
+
+def test_nothing_that_could_run_is_no_pass(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(write_run(name, [make_record("a"), make_record("b")])) for name in ("b", "h")]
+    assert main(["gate", *paths]) == 3
+    assert "2 cells could run in neither" in capsys.readouterr().out
+
+
+def test_times_in_other_units_are_not_compared(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    base = write_run("b", [make_record("a", BASE)])
+    head = write_run("h", [make_record("a", [us / 1000 for us in BASE[::-1]])])
+    assert main(["gate", str(base), str(head)]) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    # No option lets that pass.
+    assert "one of them is not in microseconds; 1 not comparable (exit 3)" in told
 
 
 def test_a_missing_baseline_has_its_own_message(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,17 +253,35 @@ def test_zeros_are_numbers(write_run: WriteRun, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize(("factor", "exit_code"), [(1.0, 0), (1.2, 1), (1.05, 3)])
+@pytest.mark.parametrize(
+    ("case", "exit_code"),
+    [("clean", 0), ("regression", 1), ("undecided", 3), ("incompatible", 3), ("no baseline", 2), ("bad argument", 2),
+     ("corrupt JSON", 2)],
+)  # fmt: skip
 def test_the_document_keeps_the_code_that_make_loses(
-    write_run: WriteRun, tmp_path: Path, factor: float, exit_code: int
+    write_run: WriteRun, tmp_path: Path, case: str, exit_code: int
 ) -> None:
-    """make turns any failure into its own 2."""
-    base, head = runs(write_run, factor)
-    gate = f"{sys.executable} -m andrea_bench gate '{base}' '{head}' --json > verdict.json"
+    """make turns any failure into its own 2. What is no verdict writes no document, and says why in one line."""
+    base, head = runs(write_run, {"regression": 1.2, "undecided": 1.05}.get(case, 1.0))
+    options = ""
+    if case == "incompatible":
+        moved = [make_record(k, BASE[::-1], cache="cold") for k in ("a", "b")]
+        head = str(write_run("cold", moved))
+    elif case == "no baseline":
+        base = str(tmp_path / "nowhere")
+    elif case == "bad argument":
+        options = "--max-slowdown 5"
+    elif case == "corrupt JSON":
+        (Path(head) / "records.jsonl").write_text('{"cell_id": "x"')
+    gate = f"{sys.executable} -m andrea_bench gate '{base}' '{head}' {options} --json > verdict.json"
     (tmp_path / "Makefile").write_text(f"gate:\n\t@{gate}\n")
-    done = subprocess.run(["make", "-C", str(tmp_path), "gate"], capture_output=True, check=False)
+    done = subprocess.run(["make", "-C", str(tmp_path), "gate"], capture_output=True, text=True, check=False)
     assert done.returncode == (2 if exit_code else 0)
-    assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == exit_code
+    text = (tmp_path / "verdict.json").read_text()
+    if exit_code == 2:
+        assert text == "" and sum(line.startswith("andrea-bench: ") for line in done.stderr.splitlines()) == 1
+    else:
+        assert json.loads(text)["exit_code"] == exit_code
 
 
 def test_gate_never_imports_torch(write_run: WriteRun) -> None:

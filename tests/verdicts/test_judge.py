@@ -67,6 +67,30 @@ def test_any_verdict_can_be_recomputed_from_the_document(write_run: WriteRun) ->
     assert document.cells[4].confidence_needed == pytest.approx(1 - 0.05 / 5)
 
 
+def test_a_verdict_on_pairs_can_be_recomputed_from_the_document(write_run: WriteRun) -> None:
+    """As of ab: the Walsh averages of the pairs' log ratios, and scipy's signed-rank test at the interval's ends."""
+    generator = random.Random(5)
+    factors = {"a": 1.0, "b": 1.08, "c": 0.9, "d": 1.05}
+    levels = noisy(200, 0.1, 14, generator)
+    base = [make_record(k, [us * generator.lognormvariate(0, 0.01) for us in levels]) for k in factors]
+    head = [make_record(k, [f * us * generator.lognormvariate(0, 0.01) for us in levels]) for k, f in factors.items()]
+    document = judged(write_run, base, head, Policy(paired=True))
+    for cell in document.cells:
+        logs = [math.log(h / b) for b, h in zip(cell.base_us, cell.head_us, strict=True)]
+        walsh = sorted((x + y) / 2 for i, x in enumerate(logs) for y in logs[i:])
+        assert len(walsh) == 105
+        assert cell.ratio == pytest.approx(math.exp(walsh[52]))
+        assert cell.low is not None and cell.high is not None and cell.allowance is not None
+        rank = walsh.index(min(walsh, key=lambda w: abs(w - math.log(cell.low)))) + 1
+        assert cell.high == pytest.approx(math.exp(walsh[105 - rank]))
+        p = stats.wilcoxon([x - math.log(cell.low) + 1e-12 for x in logs], alternative="greater", method="exact").pvalue
+        assert cell.confidence == pytest.approx(1 - 2 * p)
+        within = "same" if cell.high <= 1 + cell.allowance else "inconclusive"
+        expected = "slower" if cell.low > 1 + cell.allowance else within
+        assert cell.verdict == ("faster" if cell.high < 1 / (1 + cell.allowance) else expected)
+    assert [cell.verdict for cell in document.cells] == ["same", "slower", "faster", "inconclusive"]
+
+
 def test_too_few_processes_decide_nothing_and_say_how_many_would(write_run: WriteRun) -> None:
     document = judged(
         write_run,
