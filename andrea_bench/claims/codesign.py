@@ -6,12 +6,11 @@ are of an A100, recomputed from the sweeps that lay in EleutherAI/cookbook 27dff
 efficiencies were fitted on two of these sweeps; what it says of an A100 is no independent check.
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from andrea_bench.claims.finding import Claim, Evidence, Outcome, claim
-from andrea_bench.claims.measured import NO_GAIN, dtype_of, faster
+from andrea_bench.claims.measured import NO_GAIN, dtype_of
 from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.explore.splits import of_one_gpu
 from andrea_bench.hardware import Gpu
@@ -36,12 +35,12 @@ PUBLISHED_FLASH = {1: 182.0, 2: 178.0, 4: 185.0, 8: 203.0, 16: 213.0, 32: 217.0}
 SWIGLU_SOURCE = "ml-engineering, training/performance/README.md: H100, d_ff 10922 at 273, 10944 at 398 TFLOP/s"
 # What the conditions below say in numbers.
 CONDITIONS = {"vocabulary": {"columns_multiple_of": [64, 8], "row_bytes": 16}}
-NEEDS = "a GPU of the catalogue: --gpu"
+NEEDS = "a GPU of the catalogue (--gpu), or this machine with nothing else at work (--measure)"
 
 
-def codesign(gpus: Sequence[Gpu], measured: Sequence[Evidence] = ()) -> list[Claim]:
-    """Each rule with its finding on these GPUs. measured: what this machine says of the first rule."""
-    by_gpu: dict[str, list[Evidence]] = {name: [] for name in RULES}
+def codesign(gpus: Sequence[Gpu], measured: Mapping[str, Sequence[Evidence]] = {}) -> list[Claim]:
+    """Each rule with its finding on these GPUs. measured: what a machine says of them, by rule (see sweeps.py)."""
+    by_gpu: dict[str, list[Evidence]] = {name: list(measured.get(name, ())) for name in RULES}
     for gpu in gpus:
         for name, test in _TESTS.items():
             try:
@@ -50,7 +49,7 @@ def codesign(gpus: Sequence[Gpu], measured: Sequence[Evidence] = ()) -> list[Cla
                 by_gpu[name].append(
                     Evidence(on=gpu.name, how="predicted", finding="not_testable_here", text=str(error))
                 )
-    by_gpu["vocabulary"] += [*measured, _published("vocabulary 51136 to 51264", PUBLISHED_VOCABULARY, 64)]
+    by_gpu["vocabulary"].append(_published("vocabulary 51136 to 51264", PUBLISHED_VOCABULARY, 64))
     by_gpu["head-dim"] += [
         _published("unfused Q K^T, head_dim 64 to 127", PUBLISHED_SCORES, 32),
         _published("flash attention, head_dim 64 to 127", PUBLISHED_FLASH, 32),
@@ -64,11 +63,11 @@ def codesign(gpus: Sequence[Gpu], measured: Sequence[Evidence] = ()) -> list[Cla
         "vocabulary": "what 64 is compared with: rows of whole 16 bytes (multiples of 8) give most of it",
         "micro-batch": "how many tokens there are already: see from where on it gains nothing",
         "head-dim": "the kernel: flash attention computes a fixed width, so the cliffs are where that grows",
-        "fewer-heads": "the GPU, and from which head_dim on",
+        "fewer-heads": "the device, and from which head_dim on",
     }
     return [
         claim(name, evidence, statement=RULES[name], needs=NEEDS,
-              depends_on=depends.get(name, "the GPU: see each line"), numbers=CONDITIONS.get(name))
+              depends_on=depends.get(name, "the device and the size: see each line"), numbers=CONDITIONS.get(name))
         for name, evidence in by_gpu.items()
     ]  # fmt: skip
 
@@ -186,44 +185,3 @@ _TESTS: dict[str, Any] = {
     "swiglu": _swiglu,
     "fewer-heads": _fewer_heads,
 }
-
-
-def measure_vocabulary(device: str, samples: int = 15) -> list[Evidence]:
-    """The output head's product on this machine, a sixteenth of the paper's in each size on a CPU: a multiple of
-    64 columns against odd ones and multiples of 8, sample by sample in turn."""
-    import torch
-
-    from andrea_bench.measure.clock import make_clock
-    from andrea_bench.statistics import paired_ratio
-
-    cuda = device.startswith("cuda")
-    m, k, columns = (8192, 14336, 51200) if cuda else (512, 896, 3200)
-    dtype = torch.bfloat16 if cuda else torch.float32
-    clock = make_clock("cuda_event" if cuda else "host_wall", "warm", device)
-    generator = torch.Generator(device).manual_seed(20240)
-    a = torch.randn(m, k, generator=generator, dtype=dtype, device=device)
-    weights = {
-        n: torch.randn(k, n, generator=generator, dtype=dtype, device=device)
-        for n in (columns, columns - 1, columns + 8)
-    }
-    times: dict[int, list[float]] = {n: [] for n in weights}
-    for turn in range(-3, samples):  # three rounds of warm-up
-        for n, w in weights.items():
-            time_us, _ = clock.sample(partial(torch.matmul, a, w))
-            if turn >= 0:
-                times[n].append(time_us)
-    found = []
-    for n in (columns - 1, columns + 8):
-        over = paired_ratio(times[columns], times[n], [0] * samples)
-        value, low, high = (part * n / columns for part in (over.ratio, over.low, over.high))
-        outcome, sure = faster(low, high)
-        found.append(
-            Evidence(
-                on=f"{device}, {m} x {k} x {columns} over {n}",
-                how="measured",
-                finding=outcome,
-                text=f"{value:.2f} ({low:.2f} to {high:.2f}) of the time for the same work: {sure}",
-                numbers={"ratio": value, "low": low, "high": high, "samples_us": {str(n): t for n, t in times.items()}},
-            )
-        )
-    return found

@@ -42,13 +42,16 @@ def compared(group: Measured, kernel: str, against: str) -> Ratio | None:
 def evidence_faster(group: Measured, kernel: str, against: str, found: Ratio, what: str) -> Evidence:
     """Measured evidence for: `kernel` takes less time than `against`."""
     outcome, sure = faster(found.low, found.high)
+    rows = [row.record.validity for name in (kernel, against) if (row := group.row(name)) is not None]
+    doubts = list(dict.fromkeys(reason for validity in rows for reason in validity.reasons))
+    sure += f" (doubtful: {'; '.join(doubts)})" if doubts else ""
     return Evidence(
         on=group.on,
         how="measured",
         finding=outcome,
         text=f"{what} takes {found.ratio:.2f} ({found.low:.2f} to {found.high:.2f}) of the time: {sure}",
         numbers={"kernel": kernel, "against": against, "ratio": found.ratio, "low": found.low, "high": found.high,
-                 "problem": group.problem, "no_gain": NO_GAIN},
+                 "problem": group.problem, "no_gain": NO_GAIN, "doubts": doubts},
     )  # fmt: skip
 
 

@@ -164,14 +164,22 @@ def _refit(run: Path | None, gpu: "Gpu | None") -> tuple[Mapping[Any, Any] | Non
 
 def _audit_paper(paper: str, names: Sequence[str], measured_on: str | None, as_json: bool) -> None:
     """The rules of the paper on the GPUs named, and with --measure on this machine."""
-    from andrea_bench.claims.codesign import PAPER, codesign, measure_vocabulary
+    from andrea_bench.claims.codesign import PAPER, codesign
+    from andrea_bench.claims.machine import machine_of
     from andrea_bench.claims.page import lines
+    from andrea_bench.claims.sweeps import measure_rules
     from andrea_bench.cli.console import console, print_json
+    from andrea_bench.environment import environment
+    from andrea_bench.record import RunHead
 
     if paper != PAPER:
         raise BadInput(f"--paper {paper}: known: {PAPER}")
     gpus = _gpus(names) if names or not measured_on else []
-    rules = codesign(gpus, measure_vocabulary(measured_on) if measured_on else ())
+    measured = {}
+    if measured_on:
+        machine = machine_of(RunHead(started_at="", environment=environment(measured_on)))
+        measured = measure_rules(measured_on, machine.name)
+    rules = codesign(gpus, measured)
     if as_json:
         print_json({"paper": PAPER, "rules": rules})
         return

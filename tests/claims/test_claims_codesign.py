@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from andrea_bench.claims.codesign import RULES, codesign, measure_vocabulary
+from andrea_bench.claims.codesign import RULES, codesign
+from andrea_bench.claims.sweeps import Sizes, Sweeps, Trial, _compared, _doubted, measure_rules
 from andrea_bench.cli.main import main
 from andrea_bench.hardware import find_gpu
 from andrea_bench.predict import matmul
@@ -44,12 +45,45 @@ def test_heads_that_do_not_divide_cannot_be_split() -> None:
     assert rule.finding == "holds" and "n_head 12 is not divisible" in rule.evidence[0].text
 
 
-def test_measured_products_hold_their_samples() -> None:
-    found = measure_vocabulary("cpu", samples=6)
-    assert [e.how for e in found] == ["measured", "measured"]
-    samples = found[0].numbers["samples_us"]
-    assert set(samples) == {"3199", "3200", "3208"} and all(len(s) == 6 and min(s) > 0 for s in samples.values())
-    assert found[0].numbers["low"] <= found[0].numbers["ratio"] <= found[0].numbers["high"]
+def test_every_sweep_is_measured_and_holds_its_samples() -> None:
+    pytest.importorskip("torch", reason="sweeps are measured with torch")
+    tiny = Sizes(vocabulary=(4, 8, 64), low=(4, 8, 64), rows=(2, 4), rows_k=8, attention=(1, 2, 8), layer=(16, 2, 4),
+                 batches=(1, 2), parallel=(1, 64, 8, 4), swiglu=(4, 8, 21, (24, 32)), width=128)  # fmt: skip
+    found = measure_rules("cpu", "a CPU", samples=6, sizes=tiny)
+    # Of the rules, the one about whole numbers needs no measurement.
+    assert set(found) == set(RULES) - {"heads-divide"}
+    everything = [e for rule in found.values() for e in rule]
+    assert len(everything) == 2 + 3 + 3 * 3 + 1 + 1 + 3 + 2 + 4
+    for e in everything:
+        assert len(e.numbers["samples_us"]) == 2 and all(len(s) == 6 for s in e.numbers["samples_us"].values())
+        assert e.numbers["low"] <= e.numbers["ratio"] <= e.numbers["high"]
+    assert found["vocabulary"][0].on == "a CPU, 4 x 8 x 64 over 4 x 8 x 63"
+    rules = {one.id: one for one in codesign([], found)}
+    assert all(e in rules["swiglu"].evidence for e in found["swiglu"])
+
+
+def test_times_are_compared_for_the_same_work() -> None:
+    trials = {"better": Trial(lambda: None, 64), "worse": Trial(lambda: None, 32)}
+    times = {"better": [100.0, 101.0, 99.0] * 5, "worse": [100.0, 101.0, 99.0] * 5}
+    found = _compared("a CPU", "better", "worse", trials, times)
+    assert found.numbers["ratio"] == pytest.approx(0.5) and found.finding == "holds"
+
+
+def test_what_was_measured_beside_other_work_decides_nothing() -> None:
+    trials = {"better": Trial(lambda: None, 1), "worse": Trial(lambda: None, 1)}
+    sure = _compared("a CPU", "better", "worse", trials, {"better": [50.0] * 15, "worse": [100.0] * 15})
+    assert sure.finding == "holds" and _doubted(sure, []) == sure
+    doubted = _doubted(sure, ["others used 1.75 of 2 CPUs"])
+    assert doubted.finding == "not_testable_here" and "doubtful: others used 1.75 of 2 CPUs" in doubted.text
+
+
+def test_shares_of_a_layer_add_up_to_it() -> None:
+    pytest.importorskip("torch", reason="sweeps are measured with torch")
+    trials, pairs = Sweeps("cpu")._parallel()
+    assert [trial.work for trial in trials.values()] == [1, 1 / 2, 1 / 4, 1 / 8]
+    assert all(one.endswith("share of 1") for one, _ in pairs)
+    whole, half = (next(t for name, t in trials.items() if name.endswith(f"share of {n}")) for n in (1, 2))
+    assert whole.call().shape == half.call().shape == (1, 128, 512)
 
 
 def test_the_verb_prints_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
