@@ -139,7 +139,7 @@ def measure_row(repository: TrialRepository, row: Row, gates: int, check_pairs: 
         except NotReached as error:
             print(f"{row.name}: refused: {error}", file=sys.stderr)
             return
-        head = repository.slowed({one.seq_len: one.columns for one in injected})
+        head = repository.slowed({one.seq_len: one.depth for one in injected})
     for number in missing:
         stored = results.append(
             row.name,
@@ -153,15 +153,15 @@ def measure_row(repository: TrialRepository, row: Row, gates: int, check_pairs: 
 
 
 def calibrated(repository: TrialRepository, row: Row, check_pairs: int, results: Results) -> list[Injected]:
-    """The extra work of a row, checked anew; what an earlier check found is where it starts."""
+    """The extra work of a row, checked anew; the depth that an earlier check found is where it starts."""
     earlier = results.rows(row.name, "calibration")
-    columns = {one["seq_len"]: one["columns"] for one in earlier[-1]["injected"]} if earlier else None
+    depths = {one["seq_len"]: one["depth"] for one in earlier[-1]["injected"]} if earlier else None
     started = time.monotonic()
 
     def report(text: str) -> None:
         print(f"{row.name}: {text}", flush=True)
 
-    injected = calibrate_injection(repository, row.slowdown, columns, check_pairs, report)
+    injected = calibrate_injection(repository, row.slowdown, depths, check_pairs, report)
     results.append(
         row.name, "calibration", aim=row.slowdown, injected=[asdict(one) for one in injected],
         seconds=time.monotonic() - started, commit=repository.commit,

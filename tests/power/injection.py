@@ -1,8 +1,7 @@
 """A repository of which one revision has a kernel that is slower by a known share, through extra work.
 
-The extra work is a second, small matmul of the same operands: eight rows of X by some columns of the weights. How
-many columns make so much of the kernel's time is found, and then checked on fresh pairs, by the paired processes
-with which `ab` itself measures.
+The extra work is a second, small matmul of the same operands. The depth at which it makes so much of the kernel's
+time is found, and then checked on fresh pairs, by the paired processes with which `ab` itself measures.
 """
 
 import subprocess
@@ -32,22 +31,24 @@ FAST = "    return Work(run=lambda: x @ w_qkv, canonical=lambda packed: packed_v
 SLOW = """\
     import torch
 
-    columns = {columns}[problem.seq_len]
-    rows, narrow = x.detach()[0, :{rows}].contiguous(), w_qkv.detach()[:, :columns].contiguous()
-    spare = rows @ narrow
+    depth = {depths}[problem.seq_len]
+    rows = x.detach().flatten()[: {rows} * depth].view({rows}, depth)
+    columns = w_qkv.detach().flatten()[: {columns} * depth].view(depth, {columns})
+    spare = rows @ columns
     return Work(
-        run=lambda: (torch.mm(rows, narrow, out=spare), x @ w_qkv)[1],
+        run=lambda: (torch.mm(rows, columns, out=spare), x @ w_qkv)[1],
         canonical=lambda packed: packed_views(packed, problem),
     )
 """
-ROWS = 8
+# Of the extra matmul: its depth alone changes, since time grows by steps with columns (by the width of vectors).
+ROWS, COLUMNS = 8, 48
 TOLERANCE = 0.005  # of the aim: half a percentage point
 SEARCH_PAIRS, SEARCHES = 8, 6
 NEAR = 0.002  # of the aim: where the search ends
 CHECKS = 3
 
 Report = Callable[[str], None]
-Columns = dict[int, int]  # of the extra matmul, by seq_len
+Depths = dict[int, int]  # of the extra matmul, by seq_len
 
 
 class NotReached(Exception):
@@ -59,7 +60,7 @@ class Injected:
     """The extra work in one cell, and the slowdown that fresh pairs of processes showed, with its 95 % interval."""
 
     seq_len: int
-    columns: int
+    depth: int
     slowdown: float
     low: float
     high: float
@@ -72,14 +73,14 @@ class Injected:
     def told(self) -> str:
         """In a line."""
         interval = f"{100 * self.low:.2f} to {100 * self.high:.2f} %"
-        return f"seq_len {self.seq_len}: {self.columns} columns, {100 * self.slowdown:.2f} % ({interval})"
+        return f"seq_len {self.seq_len}: depth {self.depth}, {100 * self.slowdown:.2f} % ({interval})"
 
     def nearer(self, aim: float) -> int:
-        """Columns that should come nearer to the aim; the same where this is near enough."""
+        """The depth that should come nearer to the aim; the same where this is near enough."""
         if abs(self.slowdown - aim) <= NEAR:
-            return self.columns
+            return self.depth
         factor = aim / self.slowdown if self.slowdown > aim / 2 else 2.0
-        return max(1, round(self.columns * max(0.5, factor)))
+        return max(1, round(self.depth * max(0.5, factor)))
 
 
 class TrialRepository:
@@ -91,14 +92,14 @@ class TrialRepository:
         self._git("tag", START)
         self.commit = self._git("rev-parse", "--short=12", START)
 
-    def slowed(self, columns: Columns) -> str:
+    def slowed(self, depths: Depths) -> str:
         """The revision whose SLOWED kernel does the extra work."""
         self._git("checkout", "--quiet", "--detach", START)
         file = self.folder / FILE
         before = file.read_text()
         assert before.count(FAST) == 1, f"{FILE} has no line {FAST!r}"
-        file.write_text(before.replace(FAST, SLOW.format(columns=columns, rows=ROWS)))
-        self._git("commit", "--quiet", "-a", "-m", f"slower by {columns} columns")
+        file.write_text(before.replace(FAST, SLOW.format(depths=depths, rows=ROWS, columns=COLUMNS)))
+        self._git("commit", "--quiet", "-a", "-m", f"slower at depths {depths}")
         return self._git("rev-parse", "HEAD")
 
     def _git(self, *arguments: str) -> str:
@@ -132,52 +133,55 @@ def paired_records(base: Revision, head: Revision, pairs: int, seed: int) -> lis
     return list(zip(measured.records(BASE), measured.records(HEAD), strict=True))
 
 
-def measure_injection(repository: TrialRepository, columns: Columns, pairs: int, seed: int) -> list[Injected]:
+def measure_injection(repository: TrialRepository, depths: Depths, pairs: int, seed: int) -> list[Injected]:
     """The slowdown of each slowed cell, by so many pairs of processes."""
     found = []
-    with open_revisions(START, repository.slowed(columns), repository.folder) as revisions:
+    with open_revisions(START, repository.slowed(depths), repository.folder) as revisions:
         for base, head in paired_records(revisions.base, revisions.head, pairs, seed):
             if base.kernel == SLOWED:
                 logs = paired_logs(base, head)
                 ratio, seq_len = paired_shift(logs).ratio(0.95), base.problem.seq_len
                 found.append(
                     Injected(
-                        seq_len, columns[seq_len], ratio.ratio - 1, ratio.low - 1, ratio.high - 1, len(logs)
+                        seq_len, depths[seq_len], ratio.ratio - 1, ratio.low - 1, ratio.high - 1, len(logs)
                     )
                 )  # fmt: skip
     return found
 
 
 def calibrate(
-    repository: TrialRepository, aim: float, columns: Columns | None, check_pairs: int, report: Report
+    repository: TrialRepository, aim: float, depths: Depths | None, check_pairs: int, report: Report
 ) -> list[Injected]:
     """Extra work that makes the SLOWED kernel slower by `aim`, as check_pairs fresh pairs show it.
 
-    columns: where to start; None: by count of the multiplications. Raises NotReached where no check's interval lies
+    depths: where to start; None: by count of the multiplications. Raises NotReached where no check's interval lies
     within the tolerance."""
-    if columns is None:
-        whole = 3 * N_HEAD * HEAD_DIM
-        columns = _searched(
-            repository, aim, {seq_len: round(0.7 * aim * seq_len * whole / ROWS) for seq_len in SEQ_LENS}, report
-        )
+    if depths is None:
+        depths = _searched(repository, aim, {seq_len: _guess(aim, seq_len) for seq_len in SEQ_LENS}, report)
     for number in range(CHECKS):
-        found = measure_injection(repository, columns, check_pairs, seed=5000 + number)
+        found = measure_injection(repository, depths, check_pairs, seed=5000 + number)
         report(f"checked {100 * aim:g} %: " + "; ".join(one.told() for one in found))
         if all(one.holds(aim) for one in found):
             return found
-        columns = {one.seq_len: one.nearer(aim) for one in found}
+        depths = {one.seq_len: one.nearer(aim) for one in found}
     raise NotReached(
         f"{100 * aim:g} % could not be shown to within {100 * TOLERANCE:g} percentage points: the machine "
         f"is too noisy for {check_pairs} pairs ({'; '.join(one.told() for one in found)})"
     )
 
 
-def _searched(repository: TrialRepository, aim: float, columns: Columns, report: Report) -> Columns:
+def _guess(aim: float, seq_len: int) -> int:
+    """The depth at which the extra multiplications are a fifth of that share: so small a matmul is slow."""
+    width = N_HEAD * HEAD_DIM
+    return round(0.2 * aim * seq_len * width * 3 * width / (ROWS * COLUMNS))
+
+
+def _searched(repository: TrialRepository, aim: float, depths: Depths, report: Report) -> Depths:
     for number in range(SEARCHES):
-        found = measure_injection(repository, columns, SEARCH_PAIRS, seed=3000 + number)
+        found = measure_injection(repository, depths, SEARCH_PAIRS, seed=3000 + number)
         report(f"searched {100 * aim:g} %: " + "; ".join(one.told() for one in found))
         nearer = {one.seq_len: one.nearer(aim) for one in found}
-        if nearer == columns:
+        if nearer == depths:
             break
-        columns = nearer
-    return columns
+        depths = nearer
+    return depths

@@ -35,6 +35,8 @@ def record_medians(file: Path, pairs: int, conditions: str, machine: str) -> Non
         "load_before": load_before,
         "load_after": os.getloadavg()[0],
         "pair_seconds": round(seconds / pairs, 2),
+        # The rest is the start of processes, the check of kernels, and the parts of turns that are not timed.
+        "sampled_share": round(sum(sum(record.samples_us) for both in records for record in both) / 1e6 / seconds, 3),
         "cells": [
             {"kernel": base.kernel, "seq_len": base.problem.seq_len}
             | {f"{side}_us": [round(us, 2) for us in block_times(record, side).values()]

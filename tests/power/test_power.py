@@ -9,20 +9,20 @@ from injection import SEQ_LENS, Injected, NotReached, TrialRepository, calibrate
 from table import counted, print_table
 
 
-def injected(slowdown: float, half: float, columns: int = 100, seq_len: int = 64) -> Injected:
-    return Injected(seq_len, columns, slowdown, slowdown - half, slowdown + half, pairs=30)
+def injected(slowdown: float, half: float, depth: int = 100, seq_len: int = 64) -> Injected:
+    return Injected(seq_len, depth, slowdown, slowdown - half, slowdown + half, pairs=30)
 
 
 def test_the_slowed_revision_does_more_work_and_is_right(tmp_path: Path) -> None:
     """Each kernel is checked before it is timed: a wrong one would have no samples."""
     repository = TrialRepository(tmp_path)
-    columns = {seq_len: 48 for seq_len in SEQ_LENS}
-    before, after = ((repository.folder / injection.FILE).read_text(), repository.slowed(columns))
+    depths = {seq_len: 48 for seq_len in SEQ_LENS}
+    before, after = ((repository.folder / injection.FILE).read_text(), repository.slowed(depths))
     assert len(after) == 40
     text = (repository.folder / injection.FILE).read_text()
-    assert text != before and "torch.mm(rows, narrow, out=spare)" in text
-    found = measure_injection(repository, columns, pairs=1, seed=1)
-    assert [(one.seq_len, one.columns, one.pairs) for one in found] == [(64, 48, 1), (128, 48, 1)]
+    assert text != before and "torch.mm(rows, columns, out=spare)" in text
+    found = measure_injection(repository, depths, pairs=1, seed=1)
+    assert [(one.seq_len, one.depth, one.pairs) for one in found] == [(64, 48, 1), (128, 48, 1)]
 
 
 @pytest.mark.parametrize(
@@ -34,24 +34,24 @@ def test_a_slowdown_is_shown_where_its_whole_interval_is_near(slowdown: float, h
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "columns"), [(0.05, 100), (0.0515, 100), (0.04, 125), (0.1, 50), (0.5, 50), (0.01, 200), (-0.01, 200)]
+    ("slowdown", "depth"), [(0.05, 100), (0.0515, 100), (0.04, 125), (0.1, 50), (0.5, 50), (0.01, 200), (-0.01, 200)]
 )
-def test_the_search_goes_towards_the_aim(slowdown: float, columns: int) -> None:
-    assert injected(slowdown, 0.001).nearer(0.05) == columns
+def test_the_search_goes_towards_the_aim(slowdown: float, depth: int) -> None:
+    assert injected(slowdown, 0.001).nearer(0.05) == depth
 
 
 class Bench:
-    """A machine on which a column costs a hundred-thousandth of the kernel's time at seq_len 64, half of that at 128,
-    and any extra work 1 % more. half: of the intervals it gives."""
+    """A machine on which a step of depth costs a hundred-thousandth of the kernel's time at seq_len 64, half of that
+    at 128, and any extra work 1 % more. half: of the intervals it gives."""
 
     def __init__(self, half: float) -> None:
         self.half, self.asked = half, []  # type: ignore[var-annotated]
 
-    def measure(self, repository: Any, columns: dict[int, int], pairs: int, seed: int) -> list[Injected]:
-        self.asked.append((dict(columns), pairs, seed))
+    def measure(self, repository: Any, depths: dict[int, int], pairs: int, seed: int) -> list[Injected]:
+        self.asked.append((dict(depths), pairs, seed))
         return [
-            injected(0.01 + count * 0.064 / seq_len / 100, self.half, count, seq_len)
-            for seq_len, count in columns.items()
+            injected(0.01 + depth * 0.064 / seq_len / 100, self.half, depth, seq_len)
+            for seq_len, depth in depths.items()
         ]
 
 
@@ -60,9 +60,9 @@ def test_calibration_ends_with_a_check_on_fresh_pairs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(injection, "measure_injection", bench.measure)
     found = calibrate(Any, 0.05, None, 30, lambda text: None)  # type: ignore[arg-type]
     assert all(one.holds(0.05) for one in found)
-    *searches, (columns, pairs, seed) = bench.asked
+    *searches, (depths, pairs, seed) = bench.asked
     assert pairs == 30 and seed not in [seed for _, _, seed in searches]
-    assert columns == {64: pytest.approx(4000, rel=0.1), 128: pytest.approx(8000, rel=0.1)}
+    assert depths == {64: pytest.approx(4000, rel=0.1), 128: pytest.approx(8000, rel=0.1)}
 
 
 def test_a_machine_too_noisy_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
