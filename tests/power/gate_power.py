@@ -17,6 +17,7 @@ import math
 import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,7 @@ class Results:
 def main() -> None:
     """Do what is asked for, then show the table."""
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary folders go
     if options.record_medians:
         record_medians(options.record_medians, options.pairs or 60, options.conditions, machine())
     if not options.results:
@@ -176,7 +178,11 @@ def one_gate(repository: TrialRepository, row: Row, head: str, number: int) -> d
     load_before = os.getloadavg()[0]
     started = time.monotonic()
     with bursts(number) if row.load else nullcontext():
-        done = subprocess.run(command, cwd=repository.folder, capture_output=True, text=True, check=False)
+        # Should ab be killed with this script, its worktrees go with the trial's folder.
+        done = subprocess.run(
+            command, cwd=repository.folder, env={**os.environ, "TMPDIR": str(repository.folder.parent)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
     if not done.stdout:
         raise SystemExit(f"ab failed: {done.stderr}")
     document = json.loads(done.stdout)
