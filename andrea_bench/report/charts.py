@@ -39,17 +39,20 @@ def bars(values: Values, unit: str) -> alt.TopLevelMixin:
 
 
 def stacked(values: Values, unit: str) -> alt.TopLevelMixin:
-    """Horizontal bars of parts that add up. Each value: name, part, order, value, about."""
+    """Horizontal bars of parts that add up, with their sums. Each value: name, part, order, value, about."""
     parts = list(dict.fromkeys(v["part"] for v in values))
-    chart = alt.Chart(alt.Data(values=list(values))).mark_bar(stroke="white", strokeWidth=0.5)
-    chart = chart.encode(
+    base = alt.Chart(alt.Data(values=list(values)))
+    names = alt.Y("name:N", sort=None, title=None)
+    total = base.mark_text(color="currentColor", align="left", dx=6, aria=False)
+    total = total.encode(x="sum(value):Q", y=names, text=alt.Text("sum(value):Q", format=".3~r"))
+    chart = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
         x=alt.X("value:Q", title=unit, stack="zero"),
-        y=alt.Y("name:N", sort=None, title=None),
+        y=names,
         color=alt.Color("part:N", scale=_series(parts), sort=parts, title=None, legend=_legend(parts)),
         order="order:Q",
         description="about:N",
     )
-    return _styled(chart.properties(width=WIDTH, height=alt.Step(ROW_HEIGHT + 8)))
+    return _styled((chart + total).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT + 8)))
 
 
 def lines(

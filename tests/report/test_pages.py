@@ -1,6 +1,7 @@
 """What single pages say: claims, ceilings, computed widths, cliffs, energy and clocks, answers."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from andrea_bench.calibration import Calibration, Ceilings
 from andrea_bench.cli.main import main
 from andrea_bench.cli.report import _measured_ceiling
 from andrea_bench.hardware import find_gpu
+from andrea_bench.report.charts import svg
 from andrea_bench.report.content import Chart, CompiledFacts, Page, Said, Subject, Table
 from andrea_bench.report.pages import pages
 from andrea_bench.report.rows import group_rows
 from andrea_bench.report.subject import read_runs
 from andrea_bench.store import read_run, write_whole
+from andrea_bench.suites.layer import STAGES
 
 
 def page(name: str, *runs: Path, facts: CompiledFacts | None = None, ceiling: Any = lambda head: None) -> Page:
@@ -328,3 +331,14 @@ def test_gpus_that_waste_the_same_share_a_chart() -> None:
         (gpu, head_dim, waste) for gpu in "abcd" for head_dim, waste in (("64", "0.0 %"), ("72", "11.1 %"))
     }
     assert [mark["value"] for mark in marks(other, "point")] == [0.0, 100.0]
+
+
+# ---- layer -------------------------------------------------------------------------------------------
+def test_stacked_stages_carry_their_sum() -> None:
+    group = next(g for g in group_rows(read_run(RUN).records) if g.suite == "layer")
+    stages = [group.row(kernel) for _, kernel in STAGES]
+    total = sum(row.median_us or 0.0 for row in stages if row)
+    chart = charts(page("layer", RUN))[0]
+    texts = re.findall(r">([0-9.]+)</text>", svg(chart.picture))
+    assert len(stages) == 4 and f"{total:.4g}" == "1001"
+    assert "1000" in texts  # three digits; the axis writes 1,000
