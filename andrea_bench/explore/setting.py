@@ -105,7 +105,7 @@ def explore_setting(
             *([Sentence(text=f"your own split can't be ranked: {own_left_out}")] if own_left_out else []),
             *sentences(choices, own, objective, rankable=rankable),
         ],
-        assumed=_assumed(choices, tensor_parallel),
+        assumed=_assumed(choices, tensor_parallel) + _energy_assumed(choices, objective, gpu),
     )
 
 
@@ -124,6 +124,20 @@ def _order(one: Choice, objective: str) -> tuple[Any, ...]:
     usable = one.reason is None and value is not None
     time_us = one.layer.time_us if one.layer else 0.0
     return not usable, one.rank or 0, value if usable else 0.0, time_us, one.split
+
+
+def _energy_assumed(choices: list[Choice], objective: str, gpu: Gpu | None) -> list[str]:
+    """On what energies rest."""
+    hows = {one.energy_how for one in choices if one.energy_how} if objective == "energy" else set()
+    said = []
+    if "predicted" in hows and gpu is not None:
+        said.append(
+            f"predicted energy is the board's power limit, {gpu.tdp_watts:g} W, over the layer's time: an upper end, "
+            "and ranked as the time is"
+        )
+    if "measured" in hows:
+        said.append("measured energy is the GPU's own counter over a window of calls (sweep --energy)")
+    return said
 
 
 def _assumed(choices: list[Choice], tensor_parallel: int) -> list[str]:

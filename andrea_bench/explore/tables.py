@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from andrea_bench.explore.choice import Choice
+from andrea_bench.explore.choice import Choice, objective_value
 from andrea_bench.explore.setting import Setting
 from andrea_bench.report.words import ABSENT, duration, significant
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_LEFT_OUT = 6
 MOST_ROWS = 20
-# Slower ones than so many times the best are counted, not shown.
+# What needs more than so many times the best is counted, not shown.
 FAR_OFF = 2.0
 
 
@@ -95,8 +95,9 @@ def _times(setting: Setting) -> "Table":
 def _shown(setting: Setting) -> list[Choice]:
     """The rows of a table: the best, and the user's own split wherever it stands."""
     usable = [one for one in setting.choices if one.reason is None]
-    best = min((one.layer.time_us for one in usable if one.layer), default=0.0)
-    near = [one for one in usable if one.layer is None or one.layer.time_us <= FAR_OFF * best][:MOST_ROWS]
+    value = objective_value(setting.objective)
+    values = {one.split: value(one) or 0.0 for one in usable}
+    near = [one for one in usable if values[one.split] <= FAR_OFF * min(values.values())][:MOST_ROWS]
     return [one for one in usable if one in near or one.split == setting.own]
 
 

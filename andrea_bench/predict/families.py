@@ -163,7 +163,7 @@ TILED: dict[str, AttentionFamily] = {
     "flashinfer": AttentionFamily("flashinfer", up_to(64, 128, 256), _flash_2_tile, "mma.sync"),
     "flex": AttentionFamily("flex", power_of_two, _flex_tile, longest_first=False),
     # The kernel of Triton's tutorial, which figures of "Triton" in others' papers are of.
-    "triton_tutorial": AttentionFamily("triton", power_of_two, _tutorial_tile),
+    "triton_tutorial": AttentionFamily("triton_tutorial", power_of_two, _tutorial_tile),
     "triton_exact": _own("triton_exact"),
     "triton_padded": _own("triton_padded"),
     "triton_scalar_loads": _own("triton_scalar_loads", family="triton_scalar_loads"),

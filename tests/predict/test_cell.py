@@ -249,14 +249,14 @@ def test_cudnn_beside_flash(gpu: str, least: float, most: float) -> None:
 
 
 def test_ratios_on_one_gpu_are_surer_than_times() -> None:
-    narrow, wide = (cell("rtx_4090", _wide(d), op="attention", kernel="triton_exact") for d in (64, 72))
+    narrow, wide = (cell("rtx_4090", _wide(d), op="attention", kernel="sdpa_flash") for d in (64, 72))
     found = ratio(wide, narrow)
     assert found.value == pytest.approx(wide.time_us / narrow.time_us)
     assert found.low < found.value < found.high
     # The level of the efficiency, a prior from another architecture, cancels.
-    assert found.high / found.low < 1.3
+    assert found.high / found.low < 1.5
     assert (wide.high_us / narrow.low_us) / (wide.low_us / narrow.high_us) > 3
-    elsewhere = cell("h200_sxm", _wide(64), op="attention", kernel="triton_exact")
+    elsewhere = cell("h200_sxm", _wide(64), op="attention", kernel="sdpa_flash")
     assert ratio(wide, elsewhere).high == pytest.approx(wide.high_us / elsewhere.low_us)
 
 
