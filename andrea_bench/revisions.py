@@ -21,6 +21,7 @@ from andrea_bench.problem import Problem
 
 PROBE = "import andrea_bench; print(andrea_bench.__file__)"
 PROBE_LIMIT_S = 120
+MEASURING = "andrea_bench/measure"
 
 
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +180,11 @@ def _warnings(repository: Path, base: Revision, head: Revision) -> list[str]:
         found.append("base and head are the same code: whatever differs is noise")
     if (base.folder / ".gitmodules").is_file():
         found.append("submodules are not checked out in worktrees; code in them is missing there")
+    sides = [side.commit for side in (base, head) if side.commit]
+    changed = _git(repository, "diff", "--name-only", *sides, "--", MEASURING).splitlines()
+    if changed:
+        few = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
+        found.append(f"each side measures itself, and how differs ({few}): part of a difference may come from that")
     for name in ("constraints.txt", "pyproject.toml"):
         before, after = (_pins(side.folder / name) for side in (base, head))
         changed = [f"{pin} in base" for pin in sorted(before - after)] + [

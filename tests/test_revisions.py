@@ -68,6 +68,23 @@ def test_a_dirty_tree_is_said(repository: Path) -> None:
         assert any("in neither revision" in warning for warning in revisions.warnings)
 
 
+def test_other_measuring_code_is_said(repository: Path) -> None:
+    """Committed or not: what differs then may not be the kernels' doing."""
+    with open_revisions("HEAD~1", "HEAD", repository) as revisions:
+        assert not any("measures itself" in warning for warning in revisions.warnings)
+    measure = repository / "andrea_bench" / "measure"
+    measure.mkdir()
+    (measure / "group.py").write_text("ROUNDS = 1\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "measures")
+    for base, head in (("HEAD~1", "HEAD"), ("HEAD~1", None)):
+        with open_revisions(base, head, repository) as revisions:
+            assert any("how differs (andrea_bench/measure/group.py)" in warning for warning in revisions.warnings)
+    (measure / "group.py").write_text("ROUNDS = 2\n")
+    with open_revisions("HEAD", None, repository) as revisions:
+        assert any("how differs (andrea_bench/measure/group.py)" in warning for warning in revisions.warnings)
+
+
 def test_the_same_code_is_said(repository: Path) -> None:
     for head in ("HEAD", None):
         with open_revisions("main", head, repository) as revisions:
