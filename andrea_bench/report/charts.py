@@ -117,7 +117,7 @@ def roofline(points: Values, roofs: Values, x: str, y: str) -> alt.TopLevelMixin
     """Points under lines, both axes logarithmic. Each point: series, x, value, about; of roofs: ceiling, x, value."""
     names = list(dict.fromkeys(v["series"] for v in points))
     log = alt.Scale(type="log", nice=False, padding=16)
-    figures = alt.Axis(format=".3~r")
+    figures = alt.Axis(format=".3~r", labelOverlap="greedy", labelSeparation=6)
     across, up = alt.X("x:Q", title=x, scale=log, axis=figures), alt.Y("value:Q", title=y, scale=log, axis=figures)
     drawn = alt.Chart(alt.Data(values=list(points))).mark_point(filled=True, size=55, opacity=0.9)
     layers: list[Any] = [drawn.encode(

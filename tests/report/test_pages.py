@@ -333,7 +333,7 @@ def test_gpus_that_waste_the_same_share_a_chart() -> None:
     assert [mark["value"] for mark in marks(other, "point")] == [0.0, 100.0]
 
 
-# ---- layer -------------------------------------------------------------------------------------------
+# ---- layer and layout --------------------------------------------------------------------------------
 def test_stacked_stages_carry_their_sum() -> None:
     group = next(g for g in group_rows(read_run(RUN).records) if g.suite == "layer")
     stages = [group.row(kernel) for _, kernel in STAGES]
@@ -342,3 +342,15 @@ def test_stacked_stages_carry_their_sum() -> None:
     texts = re.findall(r">([0-9.]+)</text>", svg(chart.picture))
     assert len(stages) == 4 and f"{total:.4g}" == "1001"
     assert "1000" in texts  # three digits; the axis writes 1,000
+
+
+def test_the_layouts_of_one_product_are_compared_with_each_other() -> None:
+    group = next(g for g in group_rows(read_run(RUN).records) if g.suite == "layout")
+    chart = next(c for c in charts(page("layer", RUN)) if c.name.startswith("layout"))
+    shown = {mark["name"]: mark["text"] for mark in marks(chart, "bar")}
+    for product in ("qk", "attention"):
+        copied, strided = group.row(f"{product}_contiguous"), group.row(f"{product}_strided")
+        assert copied and strided and copied.median_us and strided.median_us
+        assert shown[f"{product}_contiguous"].endswith(f", {copied.median_us / strided.median_us:.2f} x")
+        assert " x" not in shown[f"{product}_strided"]
+    assert " x" not in shown["split_heads"]

@@ -76,8 +76,8 @@ def times_table(caption: str, rows: Sequence[Row], *, folded: bool = True) -> Ta
     return Table(caption, TIMES, [_times(row) for row in rows], NUMBERS, folded)
 
 
-def times_chart(name: str, title: str, rows: Sequence[Row]) -> Chart:
-    """Bars of the median times of rows, which have times, with their intervals."""
+def times_chart(name: str, title: str, rows: Sequence[Row], baseline: str = "the baseline") -> Chart:
+    """Bars of the median times of rows, which have times, with their intervals. baseline: what their ratios are to."""
     scale, unit = time_scale(rows)
     values: list[dict[str, Any]] = [
         {
@@ -90,7 +90,7 @@ def times_chart(name: str, title: str, rows: Sequence[Row]) -> Chart:
         }
         for row in rows
     ]
-    beside = " x: times the baseline's time, paired." if any(row.to_baseline for row in rows) else ""
+    beside = f" x: times the time of {baseline}, paired." if any(row.to_baseline for row in rows) else ""
     return Chart(
         name,
         title,

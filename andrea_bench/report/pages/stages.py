@@ -1,5 +1,6 @@
 """Page: layout and launch grid, and where the time of one layer goes."""
 
+from dataclasses import replace
 from typing import Any
 
 from andrea_bench.report import charts
@@ -14,7 +15,8 @@ from andrea_bench.report.pages.marks import (
     times_chart,
     times_table,
 )
-from andrea_bench.report.rows import GroupRows, Row
+from andrea_bench.report.rows import GroupRows, Row, ratio
+from andrea_bench.statistics import Ratio
 from andrea_bench.suites.layer import STAGES
 
 WHOLE = "five_steps"
@@ -79,8 +81,16 @@ def _part(name: str, part: str, row: Row, scale: float, order: int) -> dict[str,
 
 
 def _layout(group: GroupRows, name: str) -> Chart:
-    rows = [row for row in group.rows if row.median_us is not None]
-    return times_chart(name, f"Strided or contiguous heads: {group.problem.label()}, {group.device}", rows)
+    rows = [replace(row, to_baseline=_to_strided(group, row)) for row in group.rows if row.median_us is not None]
+    title = f"Strided or contiguous heads: {group.problem.label()}, {group.device}"
+    return times_chart(name, title, rows, "what does the same on the strided view")
+
+
+def _to_strided(group: GroupRows, row: Row) -> Ratio | None:
+    """To the kernel that does the same on the strided view: Q K^T is no baseline of a whole attention, nor that of
+    it."""
+    strided = group.row(f"{row.record.kernel.partition('_')[0]}_strided")
+    return ratio(row, strided) if strided is not None and strided is not row else None
 
 
 def _grids(facts: CompiledFacts) -> Table | None:
