@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from andrea_kernels.flash.tiles import Tile, trying
 
 from andrea_bench import asv_adapter, kernel
 from andrea_bench.asv_adapter import StructureBenchmark, lists, structure_values, working_tree
 from andrea_bench.inspect.facts import Facts
+from andrea_bench.inspect.survey import survey
+from andrea_bench.problem import Problem
 from andrea_bench.suite import suites
 
 ROOT = Path(__file__).parents[2]
@@ -243,6 +246,20 @@ def test_structure_of_several_launches_by_hand() -> None:
     ])  # fmt: skip
     assert values == {"spilled_bytes": 20, "registers": 168, "issued_to_useful": 1.111111, "occupancy_loss": 0.5,
                       "scalar_load_share": 0.3}  # fmt: skip
+
+
+def test_a_change_that_adds_spills_shows_where_no_gpu_is() -> None:
+    """triton_exact as it is for compute capability 8.9, and with two warps to hold the same tile."""
+    one = kernel.find_kernel("attention", "triton_exact")
+    problem = Problem(n_head=12, head_dim=64, seq_len=1024, dtype="bfloat16")
+    before = structure_values(survey([one], [problem], ["rtx_4090"]))
+    with trying("forward", Tile(128, 64, 2, 2)):
+        after = structure_values(survey([one], [problem], ["rtx_4090"]))
+    found = {("triton_exact", 64, "rtx_4090"): after}
+    benchmark = object.__new__(StructureBenchmark)
+    benchmark.setup(found, "triton_exact", 64, "rtx_4090")
+    assert before["spilled_bytes"] == 0
+    assert benchmark.track_spilled_bytes(found, "triton_exact", 64, "rtx_4090") > 1000  # type: ignore[attr-defined]
 
 
 def test_structure_that_is_not_there() -> None:
