@@ -45,6 +45,7 @@ def explore_command(
     from andrea_bench.cli.console import console, print_json
     from andrea_bench.explore import candidates, explore_setting
     from andrea_bench.explore.compiled import compiled, compiled_kernel
+    from andrea_bench.explore.ranking import EXACT
     from andrea_bench.predict import predicted_kernels
 
     if kernel not in predicted_kernels("layer"):
@@ -58,17 +59,19 @@ def explore_command(
         _audit_paper(paper, names, resolve_device(device) if measure else None, as_json)
         return
     shares = _shares(tensor_parallel)
+    # All splits of one width need the same cache and weights; what tells them apart is the number of KV heads.
+    every_kv = objective in EXACT
     records: list[Record] = []
     folder = None
     if measure:
         device = resolve_device(device)
-        found = candidates(request, own=own, device=device)
+        found = candidates(request, own=own, device=device, every_kv=every_kv)
         targets, records, folder = _measure(found, shares, names, kernel, device, out)
     elif run:
         targets, records, folder = _from_run(run, names)
-        found = candidates(request, own=own, device="cuda" if targets[0][0] else "cpu")
+        found = candidates(request, own=own, device="cuda" if targets[0][0] else "cpu", every_kv=every_kv)
     else:
-        found = candidates(request, own=own)
+        found = candidates(request, own=own, every_kv=every_kv)
         targets = [(gpu, gpu.name) for gpu in _gpus(names)]
     facts = partial(compiled, compiled_kernel(kernel)) if with_facts else None
     settings, fits = [], []

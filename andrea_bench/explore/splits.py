@@ -34,16 +34,21 @@ def split_label(problem: Problem) -> str:
     return f"{problem.n_head}{groups} x {problem.head_dim}"
 
 
-def candidates(request: AxisRequest, *, own: str | None = None, device: str = "cuda") -> Candidates:
+def candidates(
+    request: AxisRequest, *, own: str | None = None, device: str = "cuda", every_kv: bool = False
+) -> Candidates:
     """The splits of a request: of a width (--iso), of the axes given, or, where neither is given, of the
     attention parameters of its model.
 
     own: the user's choice as `12x64` or `12:4x64`; by default the model's head_dim at that width. It joins
-    the splits where it isn't among them. device: gives the dtype where none was given. Raises BadInput where
-    the constraints leave no split, or more than one size of anything else than the split.
+    the splits where it isn't among them. device: gives the dtype where none was given. every_kv: each split also
+    with every number of KV heads that divides its heads, where the request names none. Raises BadInput where the
+    constraints leave no split, or more than one size of anything else than the split.
     """
     given = _legal(request, device)
     found = given if request.iso or set(WIDTHS) & set(request.axes) else _of_same_parameters(given)
+    if every_kv and "n_kv_head" not in request.axes:
+        found.problems = _with_every_kv(found.problems, request.where)
     _refuse_other_axes(found.problems)
     _refuse_absurd(found.problems[0])
     mine = _own_problem(found.problems[0], own) if own else _model_problem(request, found.problems)
@@ -73,6 +78,14 @@ def _has_points(request: AxisRequest) -> bool:
         return bool(expand(request).problems)
     except BadInput:
         return False
+
+
+def _with_every_kv(problems: Iterable[Problem], where: Iterable[str]) -> list[Problem]:
+    filters = [Where(text) for text in where]
+    found = dict.fromkeys(
+        one.replace(n_kv_head=n) for one in problems for n in range(1, one.n_head + 1) if one.n_head % n == 0
+    )
+    return [one for one in found if all(keeps(one) for keeps in filters)]
 
 
 def _of_same_parameters(given: Candidates) -> Candidates:

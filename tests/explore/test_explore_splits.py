@@ -29,6 +29,15 @@ def test_kv_heads_that_do_not_divide_are_left_out_with_the_reason() -> None:
     assert any("n_head 6 is not a multiple of n_kv_head 4" in reason for _, reason in found.left_out)
 
 
+def test_every_kv_head_count_of_a_width_is_asked_for_or_comes_with_it() -> None:
+    asked = candidates(request(iso={"d_model": 768}, axes={"n_kv_head": [1, 4, 12]}, where=["n_head == 12"]))
+    assert list(map(split_label, asked.problems)) == ["12:1 x 64", "12:4 x 64", "12 x 64"] and asked.own == "12 x 64"
+    every = candidates(request(iso={"d_model": 768}, where=["n_head == 12"]), every_kv=True)
+    assert [p.n_kv_head for p in every.problems] == [1, 2, 3, 4, 6, 12] and every.own == "12 x 64"
+    given = candidates(request(iso={"d_model": 768}, axes={"n_kv_head": [4]}), every_kv=True)
+    assert {p.n_kv_head for p in given.problems} == {4}
+
+
 def test_head_dim_need_not_be_the_quotient() -> None:
     found = candidates(request(axes={"d_model": [768], "n_head": [12], "head_dim": [64, 72]}))
     assert [(p.n_head, p.head_dim, p.d_model) for p in found.problems] == [(12, 64, 768), (12, 72, 768)]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from andrea_bench.cli.main import main
+from andrea_bench.inspect import Facts
 from andrea_bench.predict import cell, ratio
 from andrea_bench.problem import Problem
 from andrea_bench.record import Record, RunHead
@@ -90,6 +91,89 @@ def test_energy_is_the_boards_limit_times_the_time(capsys: pytest.CaptureFixture
     best = setting["choices"][0]
     assert best["energy_how"] == "predicted"
     assert best["energy_joules"] == pytest.approx(450 * best["layer"]["time_us"] * 1e-6)  # 450 W
+
+
+def test_the_smallest_cache_has_one_kv_head(capsys: pytest.CaptureFixture[str]) -> None:
+    usual = ["--where", "64 <= head_dim <= 128", "--objective", "kv_cache"]
+    (setting,) = ask(capsys, *ON_4090, *usual)["settings"]
+    assert [one["split"] for one in setting["choices"][:2]] == ["12:1 x 64", "8:1 x 96"]
+    assert setting["choices"][0]["kv_cache_bytes_per_token"] == 12 * 2 * 1 * 64 * 2  # layers, K and V, heads, bytes
+    own = next(one for one in setting["choices"] if one["split"] == "12 x 64")
+    assert own["kv_cache_bytes_per_token"] == 12 * 12 * 2 * 64 * 2 and own["rank"] > 1
+
+
+def test_energy_says_on_what_it_rests(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ON_4090, "--objective", "energy"]) == 0
+    assert "predicted energy is the board's power limit, 450 W" in " ".join(capsys.readouterr().out.split())
+    assert main([*ON_4090]) == 0
+    assert "power limit" not in capsys.readouterr().out
+
+
+def test_tensor_parallelism_divides_heads_work_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    one, four = ask(capsys, *ON_4090, "--tp", "1,4", "--where", "n_head == 12")["settings"]
+    assert (one["tensor_parallel"], four["tensor_parallel"]) == (1, 4)
+    whole, share = one["choices"][0], four["choices"][0]
+    assert (share["problem"]["n_head"], share["problem"]["d_model"]) == (3, 768)
+    for name in ("parameters", "kv_cache_bytes_per_token", "memory_bytes"):
+        assert 4 * share[name] == whole[name]
+    assert share["layer"]["time_us"] < whole["layer"]["time_us"]
+    assert "communication between the GPUs is not counted" in four["assumed"]
+    (five,) = ask(capsys, *ON_4090, "--tp", "8")["settings"]
+    assert ["12 x 64", "n_head 12 is not divisible by --tp 8"] in five["left_out"]
+
+
+def test_a_model_is_taken_as_it_is_and_better_splits_of_its_parameters_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = ["-a", "batch=8", "-a", "seq_len=8192"]
+    (setting,) = ask(capsys, "explore", "--gpu", "h200_sxm", "--model", "andrea-480m", *long)["settings"]
+    assert setting["own"] == "24 x 64"
+    own = next(one for one in setting["choices"] if one["split"] == "24 x 64")
+    assert {one["parameters"] for one in setting["choices"]} == {own["parameters"]}
+    better = next(one for one in setting["sentences"] if one["text"].startswith("nearest better neighbour"))
+    chosen = next(one for one in setting["choices"] if one["split"] == better["split"])
+    assert better["layer"]["high"] < 1 and chosen["rank"] < own["rank"]
+
+
+def test_facts_stand_beside_the_splits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def survey(kernels: list, problems: list, gpus: list, options: object) -> list[Facts]:
+        (kernel,), (gpu,) = kernels, gpus
+        return [
+            Facts(kernel=kernel.name, gpu=gpu, compute_capability="8.9", problem=problem, registers_per_thread=168,
+                  spill_store_bytes=48 if problem.head_dim == 96 else 0, async_copy_bytes={"8": 4}, bound_by="tensor")
+            for problem in problems
+        ]  # fmt: skip
+
+    monkeypatch.setattr("andrea_bench.explore.compiled.survey", survey)
+    (setting,) = ask(capsys, *ON_4090, "--compiled", "--where", "8 <= n_head <= 12")["settings"]
+    made = {one["split"]: one["compiled"][0] for one in setting["choices"]}
+    assert made["12 x 64"]["kernel"] == "triton_exact" and made["8 x 96"]["spill_store_bytes"] == 48
+    wider = next(one for one in setting["sentences"] if one["text"].startswith("8 x 96 would"))
+    assert "loads of 8 bytes in triton_exact (compiled), 48 bytes spilled in triton_exact (compiled)" in wider["text"]
+
+
+def test_splits_are_measured_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="measuring needs torch")
+    monkeypatch.setattr("andrea_bench.cli.explore.MEASURED_SECONDS", 0.02)
+    here = ["explore", "--measure", "--device", "cpu", "--out", str(tmp_path / "run"), "-a", "seq_len=16"]
+    (setting,) = ask(capsys, *here, "--iso", "d_model=64", "--where", "2 <= n_head <= 4")["settings"]
+    assert {one["split"] for one in setting["choices"]} == {"2 x 32", "4 x 16"}
+    for one in setting["choices"]:
+        parts = ("layer", "attention", "qkv_projection", "output_projection")
+        assert {one[part]["how"] for part in parts} == {"measured"}
+        assert one["layer"]["prediction"] is None and one["layer"]["percent_of_bound"] is None
+    assert (tmp_path / "run" / "records.jsonl").is_file()
+
+
+def test_a_wide_search_ends_within_its_budget_coarse_first(capsys: pytest.CaptureFixture[str]) -> None:
+    wide = ["explore", "--gpu", "rtx_4090", "-a", "d_model=768", "-a", "n_head=1:24:1", "-a", "head_dim=16:128:8"]
+    (some,) = ask(capsys, *wide, "--budget", "0.005")["settings"]
+    (every,) = ask(capsys, *wide, "--budget", "60")["settings"]
+    assert 0 < len(some["choices"]) < len(every["choices"]) == 24 * 15
+    assert len(some["choices"]) + sum("not reached" in why for _, why in some["left_out"]) == 24 * 15
+    assert {one["problem"]["head_dim"] % 64 for one in some["choices"][:1]} == {0}
 
 
 def test_a_short_budget_looks_at_coarse_splits_and_names_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
