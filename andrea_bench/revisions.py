@@ -5,12 +5,13 @@ Dependencies are those of the current environment for both.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from andrea_bench.problem import Problem
 
 PROBE = "import andrea_bench; print(andrea_bench.__file__)"
 PROBE_LIMIT_S = 120
+END_LIMIT_S = 10
 MEASURING = "andrea_bench/measure"
 
 
@@ -122,18 +124,35 @@ def _git(folder: Path, *arguments: str) -> str:
     # Within a git hook, variables of git's own would point at the hook's repository. Hooks of the repository
     # must not run for a worktree that only measures.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments], env={**clean, "LC_ALL": "C"},
-            capture_output=True, check=False, encoding="utf-8", errors="surrogateescape",
+        process = subprocess.Popen(
+            command, env={**clean, "LC_ALL": "C"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            encoding="utf-8", errors="surrogateescape", start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise EnvironmentUnfit("git is not installed, and ab compares git revisions") from None
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
+    try:
+        out, err = process.communicate()
+    except BaseException:
+        _end(process)
+        raise
+    if process.returncode:
+        lines = err.strip().splitlines() or ["no message"]
         said = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), lines[-1])
         raise BadInput(f"git {arguments[0]}: {said}")
-    return done.stdout
+    return out
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """End git and the processes that it started, which would go on writing a worktree; wait for all of them."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            # The pipes end with the last process that holds them.
+            process.communicate(timeout=END_LIMIT_S)
+            return
 
 
 def _commit(repository: Path, side: str, revision: str) -> str:
@@ -161,6 +180,10 @@ def _check(revision: Revision) -> None:
 
 def _remove(repository: Path, folder: Path) -> None:
     """Remove the worktrees, whatever state they are in; git then forgets them."""
+    for side in ("base", "head"):
+        # One that git was at making is locked, and would be remembered.
+        with suppress(BadInput):
+            _git(repository, "worktree", "unlock", str(folder / side))
     shutil.rmtree(folder, ignore_errors=True)
     try:
         _git(repository, "worktree", "prune")

@@ -1,7 +1,12 @@
 """Worktrees of two revisions: what is refused, what is said, and that nothing stays behind."""
 
+import os
+import shutil
+import signal
 import subprocess
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -173,6 +178,42 @@ def test_submodules_and_hooks(repository: Path, tmp_path: Path) -> None:
 def test_nothing_is_left_behind_however_it_ends(repository: Path, error: type[BaseException]) -> None:
     with pytest.raises(error), open_revisions("HEAD~1", "HEAD", repository):
         raise error
+    assert left_behind(repository) == []
+
+
+def test_a_worktree_that_git_was_still_making_goes_too(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted while git, and a process that git started, write it: both are ended, and its lock is undone."""
+    real = shutil.which("git")
+    fake = tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(
+        f"""#!/bin/bash
+"{real}" "$@" || exit
+if [[ " $* " == *" worktree add "* ]]; then
+    folder="${{@: -2:1}}"
+    "{real}" -C "{repository}" worktree lock "$folder"
+    (for i in $(seq 100); do mkdir -p "$folder"; touch "$folder/$i"; sleep 0.05; done) &
+    touch "{tmp_path}/begun"
+    wait
+fi
+"""
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), open_revisions("HEAD~1", "HEAD", repository):
+        pass
+    thread.join()
+    time.sleep(0.3)
     assert left_behind(repository) == []
 
 
