@@ -42,7 +42,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 class Choice(msgspec.Struct, kw_only=True):
     """One split on one GPU, or on each of `tensor_parallel` GPUs; then all figures are of one GPU.
 
-    problem: what one GPU computes. layer: both projections and attention; all times are of one layer.
+    problem: what one GPU computes. alignment: how its rows lie to tensor cores and 16-byte loads.
+    layer: both projections and attention; all times are of one layer.
     parameters, kv_cache_bytes_per_token, memory_bytes (attention's weights and the KV cache of the batch) and
     tokens_per_s (attention layers alone) are over n_layer. energy_joules: of one layer; a predicted one is the
     board's power limit for that time, an upper end; energy_relative_error: of a measured one. compiled: Facts
@@ -52,6 +53,7 @@ class Choice(msgspec.Struct, kw_only=True):
 
     split: str
     problem: Problem
+    alignment: str = ""
     tensor_parallel: int = 1
     qkv_projection: Timing | None = None
     attention: Timing | None = None
@@ -90,6 +92,7 @@ def choice(whole: Problem, tensor_parallel: int = 1) -> Choice:
     return Choice(
         split=split_label(whole),
         problem=problem,
+        alignment=problem.alignment(),
         tensor_parallel=tensor_parallel,
         parameters=parameters,
         kv_cache_bytes_per_token=per_token,

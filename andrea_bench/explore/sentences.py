@@ -8,6 +8,7 @@ import msgspec
 from andrea_bench.explore.choice import Choice, Timing
 from andrea_bench.explore.ranking import EXACT, surely_worse
 from andrea_bench.predict import Prediction, Ratio
+from andrea_bench.problem import ELEMENT_BYTES
 
 # A difference below this is not worth a sentence of its own.
 NEGLIGIBLE = 0.005
@@ -46,6 +47,8 @@ def sentences(choices: Sequence[Choice], own: Choice | None, objective: str, *, 
         return [*said, Sentence(text=f"the best is {best.split}{_ties(tied)}", split=best.split, tied=tied)]
     if rankable:
         said.append(_against_best(own, best, objective, _tied(usable, best)))
+    if own.alignment.startswith("misaligned"):
+        said.append(_misaligned(own))
     others = [one for one in usable if one is not own]
     better = [one for one in others if surely_worse(own, one, objective)]
     if better:
@@ -90,6 +93,17 @@ def _against_best(own: Choice, best: Choice, objective: str, tied: list[str]) ->
     else:
         text = f"{own.split} takes {_ratio(over)} of the layer time of the best, {best.split}, {how}"
     return Sentence(text=text, split=own.split, against=best.split, layer=over, how=how, tied=tied)
+
+
+def _misaligned(own: Choice) -> Sentence:
+    """What off rows are, in the Problem's own words, and how wide they are computed."""
+    prediction = own.attention.prediction if own.attention else None
+    text = f"{own.split} is {own.alignment}"
+    numbers: dict[str, float] = {"row_bytes": own.problem.head_dim * ELEMENT_BYTES[own.problem.dtype]}
+    if prediction and prediction.computed_width:
+        numbers["computed_width"] = prediction.computed_width
+        text += f"; computed {prediction.computed_width} wide"
+    return Sentence(text=text, split=own.split, numbers=numbers)
 
 
 def _neighbours(own: Choice, others: Sequence[Choice]) -> list[Choice]:
@@ -137,6 +151,10 @@ def _why(one: Choice, own: Choice) -> tuple[str, dict[str, float]]:
         if before and abs(turns - turns_before) > IN_TURN:
             numbers |= {"exp_in_turn": turns, "exp_in_turn_against": turns_before}
             reasons.append(f"exp, in turn with the rest, adds {turns:.0%} instead of {turns_before:.0%} to the bound")
+    row_bytes = one.problem.head_dim * ELEMENT_BYTES[one.problem.dtype]
+    if row_bytes % WIDE_LOAD_BYTES:
+        numbers |= {"row_bytes": row_bytes, "wide_load_bytes": WIDE_LOAD_BYTES}
+        reasons.append(f"rows of {row_bytes} bytes, no multiple of {WIDE_LOAD_BYTES}")
     for facts in one.compiled:
         loads = [int(width) for name in ("global_load_bytes", "async_copy_bytes") for width in facts.get(name) or ()]
         if loads and min(loads) < WIDE_LOAD_BYTES:

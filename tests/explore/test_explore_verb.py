@@ -93,6 +93,25 @@ def test_energy_is_the_boards_limit_times_the_time(capsys: pytest.CaptureFixture
     assert best["energy_joules"] == pytest.approx(450 * best["layer"]["time_us"] * 1e-6)  # 450 W
 
 
+@pytest.mark.parametrize(
+    ("d_model", "n_head", "remainder", "row_bytes", "width"),
+    [(3200, 32, "100 % 8 = 4", 200, 128), (520, 8, "65 % 8 = 1", 130, 96), (1020, 17, "60 % 8 = 4", 120, 64)],
+)
+def test_heads_off_the_usual_list_are_ranked_and_called_misaligned(
+    d_model: int, n_head: int, remainder: str, row_bytes: int, width: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["-a", f"d_model={d_model}", "-a", f"n_head={n_head}", "-a", "seq_len=512"]
+    (setting,) = ask(capsys, "explore", "--gpu", "rtx_4090", *sizes, "--own", f"{n_head}x{d_model // n_head}")[
+        "settings"
+    ]
+    own = next(one for one in setting["choices"] if one["split"] == f"{n_head} x {d_model // n_head}")
+    assert own["rank"] == 1 and own["problem"]["head_dim"] == d_model // n_head
+    assert remainder in own["alignment"] and f"rows of {row_bytes} bytes" in own["alignment"]
+    assert any(f"is {own['alignment']}; computed {width} wide" in one["text"] for one in setting["sentences"])
+    # A backend that refuses such a head says so, as the reason of what is not ranked.
+    assert "multiple of 8" in refused(capsys, "explore", "--gpu", "rtx_4090", *sizes, "--kernel", "sdpa_cudnn")
+
+
 def test_the_smallest_cache_has_one_kv_head(capsys: pytest.CaptureFixture[str]) -> None:
     usual = ["--where", "64 <= head_dim <= 128", "--objective", "kv_cache"]
     (setting,) = ask(capsys, *ON_4090, *usual)["settings"]
