@@ -52,7 +52,8 @@ def write_run(folder: Path, records: int) -> None:
 def measure(*arguments: str | Path) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds and peak memory in GB of one `andrea-bench` call. Its output goes nowhere."""
     started = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "andrea_bench", *map(str, arguments)], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "andrea_bench", *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     wall_s = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)

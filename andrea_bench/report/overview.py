@@ -16,8 +16,9 @@ from andrea_bench.report.scan import SCHEMA, scan_records
 from andrea_bench.report.words import duration
 from andrea_bench.store import RECORDS
 
-# Above this size of records.jsonl, `show` gives the overview unless all tables are asked for.
-LARGE_BYTES = 64 * 2**20
+# Above this size of records.jsonl, some 5,000 records, `show` gives the overview unless all tables are asked for:
+# more than a thousand of them nobody reads, and to lay them out takes longer than to read a million records.
+LARGE_BYTES = 8 * 2**20
 BY = ("suite", "kernel", "device", "status")
 
 
