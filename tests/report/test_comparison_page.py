@@ -10,6 +10,11 @@ import pytest
 from made_up import in_processes
 
 from andrea_bench.cli.main import main
+from andrea_bench.report.content import ComparedCell, Comparison, Subject
+from andrea_bench.report.html import html
+from andrea_bench.report.markdown import markdown
+from andrea_bench.report.pages.comparison import comparison
+from andrea_bench.report.subject import read_runs
 
 COLUMNS = 6
 
@@ -53,7 +58,7 @@ def test_verdicts_are_those_of_compare(base: Path, tmp_path: Path, capsys: pytes
         assert f"| {cell['ratio']:.3f} ({cell['low']:.3f} to {cell['high']:.3f}) |" in row
     worst = rows[0]
     assert "fused\\_qkv" in worst and "| 1.300 (" in worst and "lies beyond the allowance of 5 %" in worst
-    assert "| 30 and 30 |" in worst and "n 30 to 30 processes a side" in text
+    assert "| 30 and 30 |" in worst and "n 30 processes a side" in text
     assert compared["reason"] in text
     # Machines, dates and revisions.
     assert "2026-02-01T12:00" in text and "abcdef012345 (changed)" in text
@@ -137,3 +142,12 @@ def test_names_of_cells_stay_text(base: Path, tmp_path: Path) -> None:
     for line in page.splitlines():
         if re.search(r"\| [0-9a-f]{16} \|$", line):
             assert len(re.findall(r"(?<!\\)\|", line)) == COLUMNS + 1, line
+
+
+def test_thousands_of_cells_are_cut_and_said(base: Path) -> None:
+    run = read_runs([base], lambda head: None)[0]
+    cells = [ComparedCell(f"{i:016x}", f"cell {i}", "same", "r" * 150, "1.000", (9, 9), 1.0) for i in range(10_000)]
+    one = comparison(Subject([run, run], None, "", comparisons=[Comparison("a", "b", "same: 10000 same", [], cells)]))
+    assert "9000 of 10000 cells are hidden; `compare --json` has all." in one.parts
+    assert len(html([one], "large").encode()) < 1_000_000
+    assert len(markdown([one], "large", {})) < 60_000

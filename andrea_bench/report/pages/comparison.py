@@ -15,10 +15,11 @@ from andrea_bench.report.content import (
     Subject,
     Table,
 )
-from andrea_bench.report.pages.marks import anchor
+from andrea_bench.report.pages.marks import anchor, n_of
 from andrea_bench.report.words import ABSENT
 
 MOST_MARKS = 40
+MOST_CELLS = 1000  # of a table; an HTML file is to stay below 5 MB
 # By Okabe and Ito, as in charts.py: what got worse in red and orange, what got better in blue.
 COLOURS = {"broken": "#D55E00", "slower": "#D55E00", "faster": "#0072B2", "same": "#8C8C8C",
            "inconclusive": "#E69F00", "not comparable": "#CC79A7"}  # fmt: skip
@@ -58,35 +59,34 @@ def _against_the_first(one: Comparison, number: int) -> list[Part]:
     parts: list[Part] = [Heading(f"{one.head} against {one.base}"), Said(f"{one.headline}."), *one.remarks]
     if not one.cells:
         return parts
-    table = Table(
-        "Cells, the worst first", CELL_HEADS,
-        [(cell.name, cell.ratio_text, cell.verdict, cell.reason, _processes(cell), cell.cell_id) for cell in one.cells],
-        frozenset({"head / base", "processes"}), folded=True,
-    )  # fmt: skip
+    if len(one.cells) > MOST_CELLS:
+        hidden = len(one.cells) - MOST_CELLS
+        parts.append(f"{hidden} of {len(one.cells)} cells are hidden; `compare --json` has all.")
+    rows = [
+        (cell.name, cell.ratio_text, cell.verdict, cell.reason, _processes(cell), cell.cell_id)
+        for cell in one.cells[:MOST_CELLS]
+    ]
+    table = Table("Cells, the worst first", CELL_HEADS, rows, frozenset({"head / base", "processes"}), folded=True)
     drawn = [cell for cell in one.cells if cell.ratio is not None][:MOST_MARKS]
     return [*parts, _chart(one, drawn, table, anchor("comparison", number)) if drawn else table]
 
 
 def _chart(one: Comparison, drawn: list[ComparedCell], table: Table, name: str) -> Chart:
-    left = sum(cell.ratio is not None for cell in one.cells) - len(drawn)
+    left = sum(cell.ratio is not None for cell in one.cells[:MOST_CELLS]) - len(drawn)
     bare = sum(cell.low is None for cell in drawn)
-    counts = sorted(n for cell in drawn for n in cell.n)
-    about = (
-        f"Head time over base time of each cell, below 1 is faster; the axis is logarithmic; n {counts[0]} to "
-        f"{counts[-1]} processes a side. "
-    )
-    about += "Lines: the interval at the confidence that its verdict needs. " if bare < len(drawn) else ""
-    if bare:
-        about += f"{bare} points have no interval: too few processes (`sweep --processes`). "
     names, common = _short([cell.name for cell in drawn])
-    if common:
-        about += f"All are {common}. "
-    if left:
-        about += f"The worst {len(drawn)} are drawn, {left} more are in the table."
+    about = [
+        "Head time over base time of each cell, below 1 is faster; the axis is logarithmic.",
+        f"{n_of(n for cell in drawn for n in cell.n)} processes a side.",
+        "Lines: the interval at the confidence that its verdict needs." if bare < len(drawn) else "",
+        f"{bare} points have no interval: too few processes (`sweep --processes`)." if bare else "",
+        f"All are {common}." if common else "",
+        f"The worst {len(drawn)} are drawn, {left} more are in the table." if left else "",
+    ]
     return Chart(
         name,
         f"Ratios of {one.head} to {one.base}",
-        about.strip(),
+        " ".join(filter(None, about)),
         charts.ratios(list(map(_mark, drawn, names)), "head time / base time", COLOURS),
         table,
     )

@@ -5,7 +5,7 @@ from typing import Any
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, Heading, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import anchor, times_chart
+from andrea_bench.report.pages.marks import anchor, n_of, times_chart
 from andrea_bench.report.rows import GroupRows, ratio
 from andrea_bench.report.words import interval
 
@@ -61,6 +61,7 @@ def _maps(groups: list[GroupRows], number: int) -> list[Part]:
 def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Chart | None:
     values: list[dict[str, Any]] = []
     table = []
+    counts = set()
     for group in groups:
         fused, per_head = group.row(FUSED), group.row(PER_HEAD)
         paired = ratio(fused, per_head) if fused and per_head else None
@@ -75,6 +76,7 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
             "about": f"batch {p.batch}, seq_len {p.seq_len}: fused takes {interval(paired)} of the time per head, "
                      f"{paired.n} pairs; {better}; cell_ids {ids}",
         })  # fmt: skip
+        counts.add(paired.n)
         table.append((str(p.batch), str(p.seq_len), interval(paired), str(paired.n), better, ids))
     if len(values) < 2:
         return None
@@ -84,7 +86,8 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
     return Chart(
         name,
         title,
-        f"{FUSED} over {PER_HEAD}, paired: blue (below 1) fused is faster, orange per head, grey the same; "
+        f"{FUSED} over {PER_HEAD}, {n_of(counts)} pairs: blue (below 1) fused is faster, orange per "
+        f"head, grey the same; "
         f"= where the 95 % interval holds 1. Colours are even in the logarithm.",
         charts.heat(values, "seq_len (tokens)", "batch", "ratio of times", around_one=True),
         Table(f"{title}: ratios", heads, table, frozenset(heads[:4]), folded=True),

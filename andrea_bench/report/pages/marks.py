@@ -11,6 +11,7 @@ from andrea_bench.report.words import ABSENT, duration, interval, rate, signific
 
 Key = TypeVar("Key", bound=Hashable)
 INTERVAL = "lines: 95 % interval of the median"
+INTERVALS = "intervals in each mark's own text and on the last page"
 TIMES = ("kernel", "time", "low", "high", "n", "to baseline", "rate", "validity", "cell_id")
 NUMBERS = frozenset({"time", "low", "high", "n", "rate"})
 
@@ -105,8 +106,13 @@ DOUBT = "A name with ! is a time in doubt; its row says why."
 
 def samples(rows: Sequence[Row]) -> str:
     """`n 10 to 30` over the rows."""
-    counts = sorted({len(row.record.samples_us) for row in rows})
-    return f"n {counts[0]}" if len(counts) == 1 else f"n {counts[0]} to {counts[-1]}" if counts else "n 0"
+    return n_of(len(row.record.samples_us) for row in rows)
+
+
+def n_of(counts: Iterable[int]) -> str:
+    """`n 10`, `n 10 to 30`."""
+    found = sorted(set(counts)) or [0]
+    return f"n {found[0]}" if len(found) == 1 else f"n {found[0]} to {found[-1]}"
 
 
 def _times(row: Row) -> tuple[str, ...]:

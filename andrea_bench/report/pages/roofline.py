@@ -5,7 +5,7 @@ from typing import Any
 
 from andrea_bench.report import charts
 from andrea_bench.report.content import Ceiling, Chart, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import about, anchor, by_run, fastest, kernel_name
+from andrea_bench.report.pages.marks import INTERVALS, about, anchor, by_run, fastest, kernel_name, samples
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, percent, rate, significant
 
@@ -60,7 +60,8 @@ def _chart(run: MeasuredRun, device: str, dtype: str, rows: list[Row], name: str
     return Chart(
         name,
         title,
-        f"The fastest kernel of each op and Problem, by median time; both axes are logarithmic. {known}{cut} "
+        f"The fastest kernel of each op and Problem, by median time, {samples(shown)}, {INTERVALS}; both axes are "
+        f"logarithmic. {known}{cut} "
         f"Small Problems that stay in the cache can lie above a memory ceiling.",
         charts.roofline(points, list(_lines(roofs, dtype, [p["x"] for p in points])),
                         "useful FLOP per byte", "useful TFLOP/s"),

@@ -9,7 +9,7 @@ from andrea_bench.models import find_model
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import about, anchor, by_run, fastest
+from andrea_bench.report.pages.marks import INTERVALS, about, anchor, by_run, fastest, samples
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, duration, percent, rate, significant
 
@@ -75,7 +75,8 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
     return Chart(
         name,
         title,
-        f"The fastest kernel of each split: its median time, coloured by useful TFLOP/s (lighter is better); {top}. "
+        f"The fastest kernel of each split: its median time, coloured by useful TFLOP/s (lighter is better); {top}; "
+        f"{samples(list(cells.values()))}, {INTERVALS}. "
         f"A frame marks the split of the model that the sweep was asked for.",
         charts.heat(values, "head_dim", "n_head", "TFLOP/s", around_one=False),
         Table(
