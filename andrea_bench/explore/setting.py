@@ -1,6 +1,7 @@
 """Setting: all splits of a request on one GPU (or one machine) under one tensor parallelism, ranked."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -141,10 +142,14 @@ def _energy_assumed(choices: list[Choice], objective: str, gpu: Gpu | None) -> l
 
 
 def _assumed(choices: list[Choice], tensor_parallel: int) -> list[str]:
-    """What the figures leave out, and why the model may not hold, each once."""
+    """What the figures leave out, and why the model may not hold for half of the splits or more, each once."""
     predictions = [one.layer.prediction for one in choices if one.layer and one.layer.prediction and one.reason is None]
-    said = dict.fromkeys(reason for one in predictions for reason in (*one.outside, *one.unsure))
-    common = [reason for reason in said if all(reason in (*one.outside, *one.unsure) for one in predictions)]
+    often = Counter(reason for one in predictions for reason in dict.fromkeys((*one.outside, *one.unsure)))
+    said = [
+        reason if count == len(predictions) else f"{reason} ({count} of {len(predictions)} splits)"
+        for reason, count in often.items()
+        if 2 * count >= len(predictions)
+    ]
     if tensor_parallel > 1:
-        common.append("communication between the GPUs is not counted")
-    return common
+        said.append("communication between the GPUs is not counted")
+    return said

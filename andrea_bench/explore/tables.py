@@ -38,7 +38,7 @@ def print_settings(console: "Console", settings: Sequence[Setting]) -> None:
             console.print(Text(f"- {sentence.text}"))
         _print_left_out(console, setting)
         for reason in setting.assumed:
-            console.print(Text(f"of all: {reason}", style="dim"))
+            console.print(Text(f"note: {reason}", style="dim"))
 
 
 def _title(setting: Setting) -> "Text":
