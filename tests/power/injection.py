@@ -4,10 +4,12 @@ The extra work is a second, small matmul of the same operands. The depth at whic
 time is found, and then checked on fresh pairs, by the paired processes with which `ab` itself measures.
 """
 
+import math
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import linear_regression
 
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs
 from andrea_bench.measure.session import Worker
@@ -44,7 +46,7 @@ SLOW = """\
 ROWS, COLUMNS = 8, 48
 TOLERANCE = 0.005  # of the aim: half a percentage point
 SEARCH_PAIRS, SEARCHES = 8, 6
-NEAR = 0.002  # of the aim: where the search ends
+NEAR = 0.05  # a smaller change of depth than this share ends the search
 CHECKS = 3
 
 Report = Callable[[str], None]
@@ -75,12 +77,17 @@ class Injected:
         interval = f"{100 * self.low:.2f} to {100 * self.high:.2f} %"
         return f"seq_len {self.seq_len}: depth {self.depth}, {100 * self.slowdown:.2f} % ({interval})"
 
-    def nearer(self, aim: float) -> int:
-        """The depth that should come nearer to the aim; the same where this is near enough."""
-        if abs(self.slowdown - aim) <= NEAR:
-            return self.depth
-        factor = aim / self.slowdown if self.slowdown > aim / 2 else 2.0
-        return max(1, round(self.depth * max(0.5, factor)))
+
+def nearer(seen: Sequence[Injected], aim: float) -> int:
+    """The depth that should come nearest to the aim: by the line through all that was seen of a cell, each pair
+    counting alike; in proportion, as long as there is no such line. At most twice the last depth, at least half."""
+    last = seen[-1]
+    pairs = [one for one in seen for _ in range(one.pairs)]
+    best = last.depth * aim / last.slowdown if last.slowdown > 0 else math.inf
+    if len({one.depth for one in seen}) > 1:
+        slope, start = linear_regression([one.depth for one in pairs], [one.slowdown for one in pairs])
+        best = (aim - start) / slope if slope > 0 else best
+    return max(1, round(min(max(best, last.depth / 2), 2 * last.depth)))
 
 
 class TrialRepository:
@@ -154,16 +161,29 @@ def calibrate(
 ) -> list[Injected]:
     """Extra work that makes the SLOWED kernel slower by `aim`, as check_pairs fresh pairs show it.
 
-    depths: where to start; None: by count of the multiplications. Raises NotReached where no check's interval lies
-    within the tolerance."""
+    depths: where to start with checks; None: they are searched first. Raises NotReached where no check's interval
+    lies within the tolerance."""
+    seen: dict[int, list[Injected]] = {seq_len: [] for seq_len in SEQ_LENS}
+
+    def measured(pairs: int, seed: int, what: str) -> list[Injected]:
+        found = measure_injection(repository, depths or {}, pairs, seed)
+        report(f"{what} {100 * aim:g} %: " + "; ".join(one.told() for one in found))
+        for one in found:
+            seen[one.seq_len].append(one)
+        return found
+
     if depths is None:
-        depths = _searched(repository, aim, {seq_len: _guess(aim, seq_len) for seq_len in SEQ_LENS}, report)
+        depths = {seq_len: _guess(aim, seq_len) for seq_len in SEQ_LENS}
+        for number in range(SEARCHES):
+            found = measured(SEARCH_PAIRS, 3000 + number, "searched")
+            depths = {seq_len: nearer(known, aim) for seq_len, known in seen.items()}
+            if all(abs(depths[one.seq_len] / one.depth - 1) <= NEAR for one in found):
+                break
     for number in range(CHECKS):
-        found = measure_injection(repository, depths, check_pairs, seed=5000 + number)
-        report(f"checked {100 * aim:g} %: " + "; ".join(one.told() for one in found))
+        found = measured(check_pairs, 5000 + number, "checked")
         if all(one.holds(aim) for one in found):
             return found
-        depths = {one.seq_len: one.nearer(aim) for one in found}
+        depths = {seq_len: nearer(known, aim) for seq_len, known in seen.items()}
     raise NotReached(
         f"{100 * aim:g} % could not be shown to within {100 * TOLERANCE:g} percentage points: the machine "
         f"is too noisy for {check_pairs} pairs ({'; '.join(one.told() for one in found)})"
@@ -174,14 +194,3 @@ def _guess(aim: float, seq_len: int) -> int:
     """The depth at which the extra multiplications are a fifth of that share: so small a matmul is slow."""
     width = N_HEAD * HEAD_DIM
     return round(0.2 * aim * seq_len * width * 3 * width / (ROWS * COLUMNS))
-
-
-def _searched(repository: TrialRepository, aim: float, depths: Depths, report: Report) -> Depths:
-    for number in range(SEARCHES):
-        found = measure_injection(repository, depths, SEARCH_PAIRS, seed=3000 + number)
-        report(f"searched {100 * aim:g} %: " + "; ".join(one.told() for one in found))
-        nearer = {one.seq_len: one.nearer(aim) for one in found}
-        if nearer == depths:
-            break
-        depths = nearer
-    return depths

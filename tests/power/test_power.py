@@ -5,7 +5,7 @@ from typing import Any
 
 import injection
 import pytest
-from injection import SEQ_LENS, Injected, NotReached, TrialRepository, calibrate, measure_injection
+from injection import SEQ_LENS, Injected, NotReached, TrialRepository, calibrate, measure_injection, nearer
 from table import counted, print_table
 
 
@@ -34,10 +34,15 @@ def test_a_slowdown_is_shown_where_its_whole_interval_is_near(slowdown: float, h
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "depth"), [(0.05, 100), (0.0515, 100), (0.04, 125), (0.1, 50), (0.5, 50), (0.01, 200), (-0.01, 200)]
-)
-def test_the_search_goes_towards_the_aim(slowdown: float, depth: int) -> None:
-    assert injected(slowdown, 0.001).nearer(0.05) == depth
+    ("seen", "depth"),
+    [
+        ([(100, 0.05)], 100), ([(100, 0.04)], 125), ([(100, 0.1)], 50), ([(100, 0.5)], 50), ([(100, 0.01)], 200),
+        ([(100, -0.01)], 200), ([(100, 0.02), (200, 0.03)], 400), ([(100, 0.02), (200, 0.03), (400, 0.05)], 400),
+        ([(100, 0.03), (200, 0.02)], 400), ([(200, 0.02), (100, 0.03)], 167),  # falls: in proportion to the last
+    ],
+)  # fmt: skip
+def test_the_search_follows_the_line_through_all_it_saw(seen: list[tuple[int, float]], depth: int) -> None:
+    assert nearer([injected(slowdown, 0.001, before) for before, slowdown in seen], 0.05) == depth
 
 
 class Bench:
