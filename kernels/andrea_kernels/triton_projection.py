@@ -13,12 +13,13 @@ matmuls. Nothing is tuned when a kernel runs: tiles come from a table (projectio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from andrea_bench.errors import Unsupported
-from andrea_bench.kernel import TritonLaunch, Work, kernel
+from andrea_bench.kernel import Candidate, TritonLaunch, Work, kernel
 from andrea_bench.problem import ELEMENT_BYTES, Problem
-from andrea_kernels.projection import launch
+from andrea_kernels.projection import launch, tiles
 from andrea_kernels.projection.launch import Launch, Sizes
 
 if TYPE_CHECKING:
@@ -51,13 +52,17 @@ def output_projection(heads: Tensor, w_o: Tensor) -> Tensor:
     qkv_projection. Returns (batch, seq_len, d_model), contiguous. Raises ValueError, naming the argument and what
     it must be.
     """
+    _check_out(heads, w_o)
+    return _project_out(heads, w_o, tf32=False)
+
+
+def _check_out(heads: Tensor, w_o: Tensor) -> None:
     from andrea_kernels.projection import function
 
     function.check({"heads": (heads, 4), "w_o": (w_o, 2)})
     width = heads.shape[1] * heads.shape[3]
     if w_o.shape[0] != width:
         raise ValueError(f"w_o must have n_head head_dim = {width} rows, not {w_o.shape[0]}")
-    return _project_out(heads, w_o, tf32=False)
 
 
 def _check_qkv(x: Tensor, w_qkv: Tensor, n_head: int, n_kv_head: int, head_dim: int) -> None:
@@ -141,6 +146,22 @@ def _out_of_heads(problem: Problem, compute_capability: str) -> list[TritonLaunc
     return _describe(launch.out(sizes, (problem.n_head * head, head, problem.head_dim), problem.d_model), problem)
 
 
+def _candidates(problem: Problem, compute_capability: str) -> list[Candidate]:
+    if problem.direction == "backward":
+        return []
+    sizes = _sizes(problem, compute_capability)
+    return [
+        Candidate(
+            part=None,
+            key=(sizes.architecture, sizes.kind),
+            row=f'"{sizes.kind}": Tile({", ".join(map(str, tile))}),  # of {sizes.architecture}',
+            use=partial(tiles.trying, tile),
+        )
+        for tile in tiles.candidates(sizes.kind)
+        if tile.block_m < 2 * max(sizes.rows, 16)  # larger ones would shrink to the rows
+    ]
+
+
 def _check_head_dim(problem: Problem, device: str) -> str | None:
     if problem.head_dim > LARGEST_HEAD_DIM:
         return f"does head_dim up to {LARGEST_HEAD_DIM}, not {problem.head_dim}"
@@ -168,7 +189,7 @@ def _prepare(problem: Problem, inputs: Mapping[str, Tensor], maker: Callable[...
     return Work(run=lambda: _project(x, w_qkv, *sizes, maker, tf32=problem.dtype == "tf32"))
 
 
-@kernel("qkv_projection", launches=_into_heads(launch.fused), **NEEDS)
+@kernel("qkv_projection", launches=_into_heads(launch.fused), candidates=_candidates, **NEEDS)
 def triton_fused_qkv(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """One Triton launch from X to q, k, v as contiguous (batch, heads, seq_len, head_dim): no copy after it."""
     return _prepare(problem, inputs, launch.fused)
@@ -180,9 +201,10 @@ def triton_per_head_projection(problem: Problem, inputs: Mapping[str, Tensor]) -
     return _prepare(problem, inputs, launch.per_head)
 
 
-@kernel("output_projection", launches=_out_of_heads, **NEEDS)
+@kernel("output_projection", launches=_out_of_heads, candidates=_candidates, **NEEDS)
 def triton_output_projection(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
     """One Triton launch that reads the heads where they are and multiplies by W_O: nothing is concatenated."""
     heads, w_o = inputs["heads"], inputs["w_o"]
     _require_architecture(heads)
+    _check_out(heads, w_o)
     return Work(run=lambda: _project_out(heads, w_o, tf32=problem.dtype == "tf32"))

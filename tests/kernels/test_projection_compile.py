@@ -9,6 +9,9 @@ from andrea_bench.kernel import TritonLaunch, find_kernel
 from andrea_bench.problem import Problem
 
 pytest.importorskip("triton", reason="the package triton is not installed")
+
+from andrea_kernels.projection import tiles  # triton is looked for first
+
 compile_module = pytest.importorskip("andrea_bench.inspect.compile", reason="the compiler's driver is not there")
 
 # Of one block, in bytes (andrea_bench/hardware/catalogue/arch).
@@ -70,3 +73,35 @@ def test_tf32_only_where_the_problem_says_so() -> None:
         for dtype, precision in (("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")):
             first = next(launches(name, 90, 64, dtype))
             assert first.constexprs["PRECISION"] == precision
+
+
+@pytest.mark.parametrize("name", ["triton_fused_qkv", "triton_output_projection"])
+@pytest.mark.parametrize(("dtype", "kind"), [("bfloat16", "16bit"), ("tf32", "tf32"), ("float32", "ieee")])
+def test_a_search_tries_tiles_and_leaves_the_table_as_it_was(name: str, dtype: str, kind: str) -> None:
+    kernel = find_kernel(KERNELS[name], name)
+    problem = Problem(seq_len=1024, n_head=8, head_dim=64, dtype=dtype)  # type: ignore[arg-type]
+    assert kernel.candidates is not None
+    before = list(launches(name, 90, 64, dtype))
+    candidates = kernel.candidates(problem, "9.0")
+    seen = set()
+    for candidate in candidates:
+        with candidate.use():
+            (made,) = launches(name, 90, 64, dtype)
+        tile = (*made.tile.values(), made.num_warps, made.num_stages)
+        assert candidate.row == f'"{kind}": Tile({", ".join(map(str, tile))}),  # of 90'
+        seen.add(tile)
+    assert len(seen) == len(candidates) >= 6
+    assert list(launches(name, 90, 64, dtype)) == before
+    # Those that the table has are among them, and those larger than the problem are not.
+    assert all(tuple(rows[kind]) in seen for rows in tiles.TILES.values())
+    few = kernel.candidates(problem.replace(seq_len=64), "9.0")
+    assert 0 < len(few) < len(candidates)
+    assert kernel.candidates(problem.replace(direction="backward"), "9.0") == []
+
+
+def test_the_heads_are_checked_before_they_are_measured() -> None:
+    torch = pytest.importorskip("torch", reason="the package torch is not installed")
+    problem = Problem(seq_len=3, n_head=2, head_dim=8)
+    inputs = {"heads": torch.zeros(1, 2, 3, 8), "w_o": torch.zeros(8, 16)}
+    with pytest.raises(ValueError, match="heads must be on a CUDA device, not on cpu"):
+        find_kernel("output_projection", "triton_output_projection").prepare(problem, inputs)

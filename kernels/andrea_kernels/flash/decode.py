@@ -68,7 +68,7 @@ def decode_split(
     there = row < GROUP * seq_len
     query = row % seq_len
     q_rows = q + tl.multiple_of(
-        batch * q_batch + (kv_head * GROUP + row // seq_len) * q_head + query * q_row, ALIGNMENT
+        batch * q_batch + (kv_head * GROUP + row // seq_len) * q_head + query.to(tl.int64) * q_row, ALIGNMENT
     )  # (BLOCK_M,)
     q_tile = ()
     for i in tl.static_range(len(PARTS)):

@@ -51,9 +51,13 @@ class Sizes:
     def packed_heads(self) -> int:
         return self.n_head + 2 * self.n_kv_head
 
+    @property
+    def kind(self) -> str:
+        """Of elements, as the tile table has it."""
+        return {"float32": "ieee", "tf32": "tf32"}.get(self.dtype, "16bit")
+
     def tile(self) -> Tile:
-        kind = {"float32": "ieee", "tf32": "tf32"}.get(self.dtype, "16bit")
-        return tile_for(self.architecture, kind, self.rows)
+        return tile_for(self.architecture, self.kind, self.rows)
 
     def common(self, w_row: int) -> dict[str, Any]:
         """Constants that all three kernels take."""

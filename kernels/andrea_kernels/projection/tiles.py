@@ -4,6 +4,8 @@ A tile of BLOCK_M rows by BLOCK_N columns is summed BLOCK_K at a time; project_p
 16, in place of BLOCK_N. Rows, few as they may be, shrink BLOCK_M.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -54,5 +56,31 @@ TILES: dict[int, dict[str, Tile]] = {
 def tile_for(architecture: int, kind: str, rows: int) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9; one without a row takes the nearest
     lower one's) and for so many rows, 16 of them at least."""
-    tile = TILES[max((known for known in TILES if known <= architecture), default=min(TILES))][kind]
+    tile = _tried[0] if _tried else TILES[max((known for known in TILES if known <= architecture), default=80)][kind]
     return tile._replace(block_m=min(tile.block_m, max(16, 1 << (rows - 1).bit_length())))
+
+
+# What a search is trying at the moment.
+_tried: list[Tile] = []
+
+
+@contextmanager
+def trying(tried: Tile) -> Iterator[None]:
+    """Within it, `tile_for` gives `tried`."""
+    _tried.append(tried)
+    try:
+        yield
+    finally:
+        _tried.pop()
+
+
+def candidates(kind: str) -> list[Tile]:
+    """The tiles that a search looks at."""
+    if kind == "ieee":
+        return [Tile(m, n, 16, 4, stages) for m, n in ((128, 64), (64, 64), (64, 32)) for stages in (2, 3)]
+    depths, pipelines = ((16, 32), (2, 3)) if kind == "tf32" else ((32, 64), (3, 4))
+    return [Tile(m, n, k, warps, stages) for m, n, warps in SHAPES for k in depths for stages in pipelines]
+
+
+# (block_m, block_n, warps), for tensor cores.
+SHAPES = [(128, 256, 8), (128, 128, 8), (128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4)]
