@@ -46,6 +46,33 @@ def published() -> list[Measured]:
     return found + [_matmul(entry) for entry in document["matmul"]]
 
 
+@cache
+def by_head_dim() -> list[Measured]:
+    """What this project measured of others' kernels, many head_dims at one length; no efficiency rests on it."""
+    document = tomllib.loads((Path(__file__).parent / "published.toml").read_text(encoding="utf-8"))
+    return [one for entry in document["by_head_dim"] for one in _by_head_dim(entry)]
+
+
+def _by_head_dim(entry: dict[str, Any]) -> list[Measured]:
+    sizes = {name: entry[name] for name in ("batch", "n_head", "seq_len", "causal", "direction")}
+    mask = "causal" if entry["causal"] else "full"
+    made = []
+    for head_dim, tflops in zip(entry["head_dim"], entry["tflops"], strict=True):
+        problem = Problem(head_dim=head_dim, dtype="bfloat16", **sizes)
+        made.append(
+            Measured(
+                series=f"{entry['kernel']}, {mask}, {entry['direction']}",
+                size=entry["seq_len"],
+                role=entry["role"],
+                source=entry["source"],
+                measured_us=problem.flops("attention") / tflops / 1e6,
+                predicted=cell(entry["gpu"], problem, op="attention", kernel=entry["kernel"]),
+                head_dim=head_dim,
+            )
+        )
+    return made
+
+
 def _attention(entry: dict[str, Any]) -> list[Measured]:
     mask = "causal" if entry["causal"] else "full"
     series = f"{entry['kernel']}, head_dim {entry['head_dim']}, {mask}, {entry['direction']}"

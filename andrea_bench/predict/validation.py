@@ -15,6 +15,7 @@ from andrea_bench.predict.published import (
     LEAST_SEQ_LEN,
     SWEEP_SOURCE,
     Measured,
+    by_head_dim,
     gemm_sweeps,
     is_target,
     published,
@@ -45,6 +46,7 @@ def sections(sweeps: Path | None) -> dict[str, str]:
     return {
         "head": _HEAD,
         "attention": "## Attention\n\n" + _series(one for one in figures if one.head_dim is not None),
+        "by_head_dim": _by_head_dim(by_head_dim()),
         "matmul": "## Matrix products, single figures\n\n" + _series(one for one in figures if one.head_dim is None),
         "sweeps": _sweeps(measured),
         "left_out": _left_out(fit_points([*figures, *measured])),
@@ -123,6 +125,29 @@ def _series(measured: Iterable[Measured]) -> str:
         )
     titles = ("series", "GPU", "sizes", "role", "measured TFLOP/s", "predicted", "error %", "in interval", "source")
     return _table(titles, rows)
+
+
+def _by_head_dim(measured: Iterable[Measured]) -> str:
+    """Series of many head_dims at one length."""
+    groups = _groups(measured)
+    rows = [
+        (
+            group[0].series,
+            " ".join(str(one.head_dim) for one in group),
+            " ".join(f"{_rate(one, one.measured_us):.0f}" for one in group),
+            " ".join(f"{_rate(one, one.predicted.time_us):.0f}" for one in group),
+            f"{_error(group):.1f}",
+            _inside(group),
+        )
+        for group in groups.values()
+    ]
+    titles = ("series", "head_dim", "measured TFLOP/s", "predicted", "error %", "in interval")
+    sources = dict.fromkeys(one.source for group in groups.values() for one in group)
+    return (
+        f"## Attention by head_dim, measured afterwards\n\n{'; '.join(sources)}. All of it `check`: measured when the "
+        "model of flash and cuDNN stood (that of the efficient one is read off it); figures of head_dim 64 and 128 "
+        "alone were in its fits.\n\n" + _table(titles, rows)
+    )
 
 
 def _rate(one: Measured, time_us: float) -> float:

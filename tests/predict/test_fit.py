@@ -98,7 +98,7 @@ def test_the_nearest_architecture_stands_in() -> None:
     assert find_efficiency("8.9", "triton", "forward").compute_capability == "8.6"
     assert find_efficiency("12.0", "flash_attention_2", "forward").compute_capability == "8.6"
     assert find_efficiency("12.0", "matmul", "forward").outside == ()
-    backward = find_efficiency("9.0", "triton", "backward")
+    backward = find_efficiency("9.0", "triton_tutorial", "backward")
     assert any("backward" in reason for reason in backward.outside)
 
 
