@@ -20,6 +20,8 @@ from andrea_bench.store import RunWriter, StoredRun
 from andrea_bench.verdicts import Document, Policy
 from andrea_bench.verdicts.sequential import Trial
 
+RESERVE = 1.3  # of the longest pair so far: what the next may take, and the end of the trial after it
+
 Report = Callable[[str], None]
 
 
@@ -103,7 +105,7 @@ class RevisionTrial:
                 raise EnvironmentUnfit(f"{stop}; nothing can be judged") from None
             now = time.monotonic()
             longest = max(longest, now - started)
-            last = now + longest > deadline or self._pairs.finished
+            last = now + RESERVE * longest > deadline or self._pairs.finished
             pairs = self._pairs.count
             report(f"{pairs} pairs, {len(trial.settled)} of {self._cells} cells settled")
             if not (last or trial.due(pairs)):

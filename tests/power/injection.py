@@ -18,7 +18,7 @@ from andrea_bench.problem import Problem
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record
 from andrea_bench.revisions import Revision, open_revisions
-from andrea_bench.statistics import paired_shift
+from andrea_bench.statistics import least_units, paired_shift
 from andrea_bench.verdicts.judge import paired_logs
 
 ROOT = Path(__file__).parents[2]
@@ -69,8 +69,9 @@ class Injected:
     pairs: int
 
     def holds(self, aim: float) -> bool:
-        """Whether the whole interval lies within the tolerance of the aim."""
-        return aim - TOLERANCE <= self.low and self.high <= aim + TOLERANCE
+        """Whether the whole interval lies within the tolerance of the aim, and is one: few pairs give none of 95 %."""
+        enough = self.pairs >= least_units(0.95, paired=True)
+        return enough and aim - TOLERANCE <= self.low and self.high <= aim + TOLERANCE
 
     def told(self) -> str:
         """In a line."""
