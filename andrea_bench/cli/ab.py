@@ -34,7 +34,7 @@ def ab_command(
 
     Stops as soon as every cell is settled, or the budget is spent.
     """
-    from andrea_bench.cli.console import note
+    from andrea_bench.cli.console import decided, note
     from andrea_bench.cli.sweep import protocol_for
     from andrea_bench.revisions import open_revisions
     from andrea_bench.trial import RevisionTrial
@@ -50,6 +50,7 @@ def ab_command(
     document.warnings += noise_warnings(document, trial.head.head.environment)
     if out:
         trial.store(out)
+    decided(document.exit_code)
     present(document, **output)
     return document.exit_code
 

@@ -76,7 +76,10 @@ def gate_command(base: Path, head: Path, policy: Policy, output: dict[str, Any])
 
     Exit codes: 0 good, 1 slower or broken, 2 bad input, 3 inconclusive or not comparable, 5 wrong results.
     """
+    from andrea_bench.cli.console import decided
+
     document = judge_paths(base, head, policy)
+    decided(document.exit_code)
     present(document, **output)
     return document.exit_code
 

@@ -238,13 +238,18 @@ def _exit_code(facts: Sequence["Facts"], strict: bool) -> int:
 def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | None, as_json: bool) -> int:
     import msgspec
 
-    from andrea_bench.cli.console import console, print_json
+    from andrea_bench.cli.console import console, decided, print_json
     from andrea_bench.inspect import gate, summary
     from andrea_bench.kernel import kernels
 
     present = {kernel.name for kernel in kernels() if kernel.launches} if any(f.problem for f in base.facts) else set()
     uncovered = sorted(present - _kernels_of(base) - _kernels_of(head))
     result = gate.compare(base, head, uncovered)
+    decided(result.exit_code)
+    if markdown_file:
+        changes = [f"compiler changed: {change}" for change in result.compiler_changes()]
+        text = summary.markdown([summary.findings_table(result)], before=changes)
+        markdown_file.write_text(text, encoding="utf-8")
     if as_json:
         print_json(msgspec.to_builtins(result))
     else:
@@ -254,10 +259,6 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
             console().print(line, markup=False, soft_wrap=True)
         counts = f"{len(base.facts)} entries in the baseline, {len(head.facts)} now"
         console().print(f"verdict: {result.verdict} ({counts})", markup=False)
-    if markdown_file:
-        changes = [f"compiler changed: {change}" for change in result.compiler_changes()]
-        text = summary.markdown([summary.findings_table(result)], before=changes)
-        markdown_file.write_text(text, encoding="utf-8")
     return result.exit_code
 
 

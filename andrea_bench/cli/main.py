@@ -57,10 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     stdout = sys.stdout
     debug = "--debug" in arguments or os.environ.get("ANDREA_BENCH_DEBUG") == "1"
     arguments = [a for a in arguments if a != "--debug"]
+    told: dict[str, Any] = {"arguments": arguments, "exit_code": 0}
     try:
-        result = andrea_bench_command.main(
-            arguments, prog_name="andrea-bench", standalone_mode=False, obj={"arguments": arguments}
-        )
+        result = andrea_bench_command.main(arguments, prog_name="andrea-bench", standalone_mode=False, obj=told)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except (BrokenPipeError, SystemExit):
@@ -71,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout = stdout
         # The interpreter must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return int(told["exit_code"])
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
         return 130

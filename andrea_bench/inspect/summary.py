@@ -10,9 +10,9 @@ from andrea_bench.inspect.gate import GateResult
 COLUMNS = ("head_dim", "wide", "waste", "spilled", "loads", "regs", "occ", "matrix", "bound", "cycles")
 CAPTION = (
     "compiled, not measured. wide: computed in Q K^T / P V. waste: matrix FLOPs issued beyond the useful. "
-    "spilled: bytes stored / loaded a thread. loads: bytes of a load or copy of the main loop. regs: a thread. "
-    "occ: occupancy. matrix: shape of the matrix instruction. bound: the unit that needs most cycles. cycles: of that "
-    "unit for each useful FLOP, against the baseline (*) of the same kernel: at best, not a time."
+    "spilled: bytes stored / loaded a thread. loads: bytes of a load or copy of the main loop, TMA: copies of whole "
+    "tiles. regs: a thread. occ: occupancy. matrix: shape of the matrix instruction. bound: the unit that needs most "
+    "cycles. cycles: of that unit for each useful FLOP, against the baseline (*) of the same kernel: at best, no time."
 )
 
 
@@ -95,7 +95,7 @@ def _row(facts: Facts, baseline: int | None, best: float | None) -> tuple[str, .
         "-" if (waste := waste_percent(facts)) is None else f"{waste:.0f} %",
         "-" if not facts.spill_store_bytes and not facts.spill_load_bytes
         else f"{facts.spill_store_bytes}/{facts.spill_load_bytes}",
-        ",".join(map(str, load_widths(facts))) or "-",
+        ",".join(load_words(facts)) or "-",
         _number(facts.registers_per_thread),
         f"{100 * (facts.occupancy or 0):.0f} %",
         " ".join(sorted({f"{m.m}x{m.n}x{m.k}" if m.m else "?" for m in facts.mma or [] if m.in_loop})) or "none",
@@ -121,6 +121,12 @@ def load_widths(facts: Facts) -> list[int]:
         for width, count in counts.items():
             moved[int(width)] = moved.get(int(width), 0) + int(width) * count
     return sorted(width for width, part in moved.items() if part >= sum(moved.values()) / 10)
+
+
+def load_words(facts: Facts) -> list[str]:
+    """What the main loop reads memory by: the widths of load_widths, and "TMA" for the copies of the tensor memory
+    accelerator, which have no width a thread."""
+    return [str(width) for width in load_widths(facts)] + ["TMA"] * bool(facts.tma_copies)
 
 
 def _cycles_per_flop(facts: Facts) -> float | None:
@@ -154,7 +160,7 @@ def sentences(facts: Sequence[Facts]) -> list[str]:
 def _phrase(facts: Facts) -> str:
     waste, width = waste_percent(facts), facts.computed_width_qk or facts.computed_width_pv
     spilled = (facts.spill_store_bytes or 0) + (facts.spill_load_bytes or 0)
-    loads = " and ".join(f"{width}-byte" for width in load_widths(facts)[::-1])
+    loads = " and ".join(word if word == "TMA" else f"{word}-byte" for word in load_words(facts)[::-1])
     return ", ".join(
         part
         for part in (

@@ -15,7 +15,7 @@ from sample_launch import EXACT, PADDED, TYPES
 from andrea_bench import Problem
 from andrea_bench.cli.main import main
 from andrea_bench.errors import BadInput
-from andrea_bench.inspect import gate, survey
+from andrea_bench.inspect import gate, summary, survey
 from andrea_bench.inspect.cache import AnalysisCache
 from andrea_bench.inspect.document import FactsDocument, read_facts, write_facts
 from andrea_bench.inspect.facts import Facts, MatrixUse
@@ -188,6 +188,12 @@ def test_larger_tile_of_a_kernel_that_states_no_useful_flops():
 def test_tma_copies_that_become_loads():
     result = compare([facts(tma_copies=2, async_copy_bytes={})], [facts()])
     assert [f.field for f in result.findings if f.severity == "worse"] == ["tma_copies"]
+
+
+def test_what_is_read_by_tma_is_said():
+    assert summary.load_words(facts(tma_copies=2, async_copy_bytes={})) == ["TMA"]
+    assert summary.load_words(facts(tma_copies=2, async_copy_bytes={"8": 1, "16": 4})) == ["8", "16", "TMA"]
+    assert summary.load_words(facts()) == ["16"]
 
 
 def test_more_registers_or_code_at_the_same_occupancy_is_a_note():

@@ -293,3 +293,14 @@ def test_gate_never_imports_torch(write_run: WriteRun) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, base, head], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("slowdown", "exit_code"), [(1.0, 0), (1.2, 1)])
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_a_reader_that_leaves_does_not_turn_a_regression_into_a_pass(
+    write_run: WriteRun, slowdown: float, exit_code: int, options: str
+) -> None:
+    base, head = runs(write_run, slowdown)
+    gate = f"{{ sleep 0.2; {sys.executable} -u -m andrea_bench gate '{base}' '{head}' {options}; }} | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", gate], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (exit_code, "")
