@@ -14,7 +14,7 @@ from andrea_bench.store import run_folder
 from andrea_bench.suite import suites
 
 # Only what does the same work in one Group is compared with its baseline.
-SAME_WORK = ("suite", *PROBLEM, "device", "timing_mode", "cache", "op", "flops")
+SAME_WORK = ("suite", *PROBLEM, "device", "timing_mode", "cache", "op", "flops", "min_bytes")
 
 
 def csv(paths: Sequence[Path]) -> bytes:

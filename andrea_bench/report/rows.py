@@ -87,9 +87,14 @@ def _add_ratios(group: GroupRows) -> None:
         return
     for row in group.rows:
         # Only what does the same work is compared: not a stage with the whole, nor a copy with an attention.
-        same_work = row.record.op == baseline.record.op and row.record.flops == baseline.record.flops
+        same_work = _work(row.record) == _work(baseline.record)
         if row.median_us is not None and row is not baseline and same_work:
             row.to_baseline = ratio(row, baseline)
+
+
+def _work(record: Record) -> tuple[object, ...]:
+    """What a cell does: Q K^T and a causal attention have the same FLOPs, and not the same bytes."""
+    return record.op, record.flops, record.min_bytes
 
 
 def _baseline(suite: str) -> str:

@@ -56,6 +56,17 @@ def test_a_ratio_pairs_samples_of_equal_block_and_round() -> None:
     assert other.rows[1].to_baseline is None
 
 
+def test_what_does_other_work_has_no_ratio_to_the_baseline() -> None:
+    whole = make("layout", "layout", "attention_strided", [10.0, 11.0], flops=8, min_bytes=4)
+    like = make("layout", "layout", "attention_contiguous", [5.0, 5.5], flops=8, min_bytes=4)
+    # Q K^T has the FLOPs of a causal attention, and writes the scores beside.
+    scores = make("layout", "layout", "qk_strided", [1.0, 1.1], flops=8, min_bytes=20)
+    (group,) = group_rows([whole, like, scores])
+    by_kernel = {row.record.kernel: row.to_baseline for row in group.rows}
+    assert by_kernel["attention_contiguous"] is not None
+    assert by_kernel["qk_strided"] is None
+
+
 def test_the_answer_says_machine_sizes_and_interval() -> None:
     records = [
         make("projection", "qkv_projection", "per_head_loop", [10.0 + i / 10 for i in range(12)]),
