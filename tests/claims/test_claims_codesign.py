@@ -62,6 +62,19 @@ def test_every_sweep_is_measured_and_holds_its_samples() -> None:
     assert all(e in rules["swiglu"].evidence for e in found["swiglu"])
 
 
+def test_a_sweep_that_can_t_run_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="sweeps are measured with torch")
+
+    def refused(self: Sweeps) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 4 GiB\nmore")
+
+    monkeypatch.setattr(Sweeps, "_swiglu", refused)
+    monkeypatch.setattr(Sweeps, "by_rule", lambda self: iter([("swiglu", self._swiglu), ("micro-batch", self._rows)]))
+    found = measure_rules("cpu", "a CPU", samples=6)
+    assert found["swiglu"][0].text == "a sweep of the paper could not run: CUDA out of memory. Tried to allocate 4 GiB"
+    assert found["swiglu"][0].finding == "not_testable_here" and len(found["micro-batch"]) == 3
+
+
 def test_times_are_compared_for_the_same_work() -> None:
     trials = {"better": Trial(lambda: None, 64), "worse": Trial(lambda: None, 32)}
     times = {"better": [100.0, 101.0, 99.0] * 5, "worse": [100.0, 101.0, 99.0] * 5}
