@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 LOWEST_ARCHITECTURE = 80
 MOST_SPLITS = 128
-# A split shorter than this is read in less time than its launch and its partial result take (a guess, from
-# 5 us a launch and 256 x 2 x 128 x 2 bytes at the bandwidth of one SM, some 30 GB/s).
+# A split shorter than this should be read in less time than its launch and its partial result take. Not measured:
+# reckoned from some 5 us a launch, and 256 keys x (K and V) x 128 x 2 bytes = 131 kB in 4 us at the bandwidth of one
+# SM (an H200's 4.8 TB/s over 132).
 FEWEST_KEYS_PER_SPLIT = 256
 # What a GPU that is not there is taken to have: the SMs of A100, RTX 3090, RTX 4090, H100, B200, RTX 5090.
 SMS = {80: 108, 86: 82, 89: 128, 90: 132, 100: 148, 120: 170}
-# Blocks per SM that the splits aim at: while one waits for memory another computes.
+# Blocks per SM that the splits aim at, one wave of all that shared memory holds (see TILES): while one waits for
+# memory another computes.
 BLOCKS_PER_SM = 2
 TRITON_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tf32": "fp32"}
 
@@ -51,9 +53,9 @@ class Tile(NamedTuple):
 # architecture -> rows of (widest computed width, widest element in bytes, tile); the first row that fits counts,
 # and an architecture that is not there takes the rows of the nearest lower one. Reading is all that takes time, so
 # as many bytes of K and V are in flight as leave room for two blocks in an SM's shared memory (8.0 has 164 KiB of
-# it, 9.0 and 10.0 228, the others 100). Compiled (tests/kernels/test_projection_compile.py): the row for 16 bits up
-# to 128 neither spills nor exceeds shared memory; the others were compiled by hand at 256, 16 rows, without spills.
-# More rows than these spill: the accumulators are rows x width in float32.
+# it, 9.0 and 10.0 228, the others 100). Compiled (8.0, 8.6, 9.0, 10.0, 12.0) within shared memory: 16 bits at 72
+# (tests/kernels/test_projection_compile.py) and at 256 with all its rows, where 10.0 spills 4 bytes and 8.6 spills 8;
+# tf32 and float32 at 256, without spills. None is measured.
 _LARGE = ((128, 2, Tile(64, 64, 4, 3)), (256, 2, Tile(64, 32, 4, 2)), (256, 4, Tile(16, 16, 4, 3)))
 _SMALL = (
     (64, 2, Tile(64, 64, 4, 3)),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,23 +34,20 @@ def launches(name: str, architecture: int, head_dim: int, dtype: str) -> Iterato
     yield from kernel.launches(problem, f"{architecture // 10}.{architecture % 10}")
 
 
+def compiled(made: TritonLaunch, architecture: int) -> Any:
+    request = compile_module.Request(made.function, made.signature, made.constexprs, made.num_warps, made.num_stages,
+                                     architecture, made.divisible_by_16)  # fmt: skip
+    binary = compile_module.compile_here(request)
+    assert binary.shared_memory_bytes <= SHARED_MEMORY[architecture]
+    assert set(re.findall(r"(\d+) bytes spill", binary.log)) <= {"0"}
+    return binary
+
+
 @pytest.mark.parametrize("architecture", SHARED_MEMORY)
 @pytest.mark.parametrize("name", KERNELS)
 def test_compiles_with_wide_loads_and_without_spills(name: str, architecture: int) -> None:
     for made in launches(name, architecture, 72, "bfloat16"):
-        binary = compile_module.compile_here(
-            compile_module.Request(
-                made.function,
-                made.signature,
-                made.constexprs,
-                made.num_warps,
-                made.num_stages,
-                architecture,
-                made.divisible_by_16,
-            )
-        )
-        assert binary.shared_memory_bytes <= SHARED_MEMORY[architecture]
-        assert set(re.findall(r"(\d+) bytes spill", binary.log)) <= {"0"}
+        binary = compiled(made, architecture)
         if made.part == "reduce":
             continue
         copies = set(re.findall(r"LDGSTS\S*", binary.sass))
@@ -60,6 +58,22 @@ def test_compiles_with_wide_loads_and_without_spills(name: str, architecture: in
         if name == "triton_decode":  # too few rows for a warpgroup
             instruction = "HMMA"
         assert instruction in binary.sass
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "head_dim", "dtype"),
+    [
+        ("triton_per_head_projection", 80, 256, "float32"),
+        ("triton_per_head_projection", 90, 256, "tf32"),
+        ("triton_fused_qkv", 86, 64, "float32"),
+        ("triton_output_projection", 100, 64, "tf32"),
+        ("triton_decode", 120, 256, "tf32"),
+    ],
+)
+def test_float32_compiles_without_spills(name: str, architecture: int, head_dim: int, dtype: str) -> None:
+    binary = compiled(next(launches(name, architecture, head_dim, dtype)), architecture)
+    # Exact products have no matrix instruction.
+    assert bool(re.search(r"\b(HMMA|HGMMA|UTC\w*MMA)\b", binary.sass)) == (dtype == "tf32")
 
 
 def test_a_gpu_between_two_rows_takes_the_lower_ones_tile() -> None:

@@ -93,8 +93,8 @@ def per_head(sizes: Sizes, x_strides: tuple[int, int], w_row: int) -> Launch:
     from andrea_kernels.projection.device import project_per_head
 
     tile = sizes.tile()
-    if computed_width(sizes.head_dim) > 128:  # at 128 rows the accumulators spill (compiled, 8.0 to 12.0)
-        tile = tile._replace(block_m=min(tile.block_m, 64))
+    if computed_width(sizes.head_dim) > 128:  # with more rows the accumulators spill (compiled, 8.0 to 12.0)
+        tile = tile._replace(block_m=min(tile.block_m, 32 if sizes.kind == "ieee" else 64))
     return Launch(
         function=project_per_head,
         tensors=("x", "w", "out"),

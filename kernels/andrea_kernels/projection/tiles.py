@@ -22,8 +22,10 @@ class Tile(NamedTuple):
 # Kinds: 16-bit; tf32; float32 multiplied exactly, without tensor cores. 128 x 128 is the least tile whose products
 # outweigh its loads from L2 on all of these (128 FLOP a byte in 16 bits); 8 warps hold its float32 accumulators in
 # 64 registers a thread. BLOCK_K and stages: as much in flight as leaves room for two blocks in an SM's shared
-# memory. Compiled for 8.0 to 12.0: 16-bit and tf32 rows don't spill at head_dim 64 and 112 (by hand), 16-bit ones
-# at 72 (tests/kernels/test_projection_compile.py); "ieee" rows were not read.
+# memory. None is measured. Compiled (8.0, 8.6, 9.0, 10.0, 12.0), without spills and within shared memory: 16-bit at
+# head_dim 64, 72 and 112; tf32 at 64 and 112, and 256 per head; "ieee" at 64. tf32 on 9.0 and 10.0 copies W 4 bytes at
+# a time: their instructions for 32-bit operands read both along what is summed, and W lies across it, so that the copy
+# turns it; a hint can't help, W stored by columns would.
 TILES: dict[int, dict[str, Tile]] = {
     80: {
         "16bit": Tile(128, 128, 32, 8, 4),  # two stages more than 8.6 in 164 KiB
