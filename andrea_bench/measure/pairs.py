@@ -30,6 +30,7 @@ GROUP_SECONDS = 1.5  # no further four is begun after so long: where calls are l
 MakeExecutor = Callable[[], Executor]
 Member = tuple[str, str]  # (op, kernel)
 Cell = tuple[int, Member]  # (index of the Task, member)
+Turns = list[tuple[int, int, list[Record]]]  # of a Group in a pair: (side, number of its turn, Records of the members)
 
 
 class Pairs:
@@ -106,10 +107,11 @@ class Pairs:
         return False
 
     def _take_turns(self, executors: Sequence[Executor]) -> None:
-        """Every Group in turns; its samples are kept when all turns went well."""
-        measured = False
+        """Every Group in turns; their samples are kept when all turns of all went well: a number of a pair whose
+        process was lost is given again, and samples of two processes would stand under it."""
+        measured: list[tuple[int, Task, Turns]] = []
         for i, task in self._live():
-            turns: list[tuple[int, int, list[Record]]] = []
+            turns: Turns = []
             timed = msgspec.structs.replace(task, checked=True)
             for side in self._sides():
                 number = sum(other == side for other, _, _ in turns)
@@ -120,9 +122,10 @@ class Pairs:
                     self._records[side][i, member] = record
                     self._open.discard((i, member))
                     return
+            measured.append((i, task, turns))
+        for i, task, turns in measured:
             self._keep(i, task, turns)
-            measured = True
-        self.count += measured
+        self.count += bool(measured)
 
     def _sides(self) -> Iterator[int]:
         """Whose turn it is, in whole fours until the Group has had its time in this pair."""
@@ -132,12 +135,18 @@ class Pairs:
                 return
             yield from self._random.choice(TURNS)
 
-    def _keep(self, i: int, task: Task, turns: list[tuple[int, int, list[Record]]]) -> None:
+    def _keep(self, i: int, task: Task, turns: Turns) -> None:
         """Keep a pair's samples of each cell, but for fours in which the machine was held back; where those are more
-        than half, the cell's pair is left out."""
+        than half, the cell's pair is left out. A kernel that failed in a turn has its status instead."""
         for index, member in enumerate(task.members):
             cell = i, member
             found = [(side, number, records[index]) for side, number, records in turns]
+            failed = {side: record for side, _, record in found if record.status not in TIMED}
+            if failed:
+                for side, record in failed.items():
+                    self._records[side][cell] = record
+                self._open.discard(cell)
+                continue
             # A four without one of its turns would no longer cancel drift; each side has two turns in one.
             bad = {number // 2 for _, number, record in found if _held_back(record)}
             if 4 * len(bad) > len(found) / 2:
@@ -155,7 +164,7 @@ class Pairs:
 
 
 def _held_back(record: Record) -> bool:
-    return record.status != "ok" or record.validity.verdict == "invalid"
+    return record.status == "throttled" or record.validity.verdict == "invalid"
 
 
 def _one_turn(protocol: Protocol, seconds: float) -> Protocol:
@@ -179,9 +188,8 @@ def _without_samples(record: Record) -> None:
 
 
 def _lost(task: Task, lost: Lost) -> tuple[Member, Record]:
-    """The member at which a process was lost, and its Record. (One lost before its first call of this Task
-    still shows an index of the Task before.)"""
-    member = task.members[min(lost.member, len(task.members) - 1)]
+    """The member at which a process was lost, and its Record."""
+    member = task.members[lost.member]
     return member, lost_record(task, member, lost.status, lost.reason)
 
 

@@ -33,7 +33,9 @@ class Machine:
         self.measured: list[tuple[int, tuple[tuple[str, str], ...]]] = []
         self.alive = 0
         self.fail: dict[tuple[int, str], str] = {}
+        self.fail_in_turn: tuple[int, str] | None = None
         self.lose: tuple[int, str] | None = None
+        self.lose_at = 0  # seq_len of the Group in which; 0: any
         self.invalid_turns: set[int] = set()
 
     def make(self, side: int) -> "Process":
@@ -54,11 +56,14 @@ class Process:
             machine.measured.append((self.side, tuple(task.members)))
         records = []
         for i, (op, name) in enumerate(task.members):
-            if machine.lose == (self.side, name) and not brief:
+            here = machine.lose_at in (0, task.problem.seq_len)
+            if machine.lose == (self.side, name) and here and not brief:
                 machine.lose = None
                 raise Lost(i, "timeout", "hung")
             record = empty_record(task, op, name)
             record.status = machine.fail.get((self.side, name), "ok")  # type: ignore[assignment]
+            if machine.fail_in_turn == (self.side, name) and not brief:
+                record.status = "error"
             if record.status == "ok":
                 level = 100 * machine.factors[self.side] * machine.drift ** len(machine.turns)
                 level *= 2 if len(machine.turns) in machine.loaded else 1
@@ -162,6 +167,29 @@ def test_a_process_that_hangs_voids_its_pair_and_names_the_kernel() -> None:
     assert pairs.count == 6
     assert verdicts(pairs) == {"per_head_loop": "same", "fused_qkv": "broken"}
     assert next(r for r in pairs.records(HEAD) if r.kernel == "fused_qkv").status == "timeout"
+
+
+def test_a_pair_in_which_a_process_was_lost_leaves_nothing_of_its_other_groups() -> None:
+    machine = Machine()
+    machine.lose, machine.lose_at = (HEAD, "fused_qkv"), 128
+    pairs = pairs_of(machine, [make_task(64), make_task(128)])
+    for _ in range(3):
+        pairs.measure()
+    assert pairs.count == 2
+    # Two turns of three samples a pair: the lost one's would be counted to the first pair.
+    assert pairs.records(HEAD)[0].block == [0] * 6 + [1] * 6
+
+
+def test_a_kernel_that_fails_in_a_turn_is_broken_and_not_held_back() -> None:
+    machine = Machine()
+    pairs = pairs_of(machine, [make_task()])
+    for _ in range(3):
+        pairs.measure()
+    machine.fail_in_turn = (HEAD, "fused_qkv")
+    for _ in range(5):
+        pairs.measure()
+    assert pairs.left_out == 0
+    assert verdicts(pairs) == {"per_head_loop": "same", "fused_qkv": "broken"}
 
 
 def test_turns_on_a_machine_that_was_held_back_are_left_out() -> None:
