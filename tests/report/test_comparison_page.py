@@ -10,7 +10,7 @@ import pytest
 from made_up import in_processes
 
 from andrea_bench.cli.main import main
-from andrea_bench.report.content import ComparedCell, Comparison, Subject
+from andrea_bench.report.content import Chart, ComparedCell, Comparison, Subject
 from andrea_bench.report.html import html
 from andrea_bench.report.markdown import markdown
 from andrea_bench.report.pages.comparison import comparison
@@ -151,3 +151,12 @@ def test_thousands_of_cells_are_cut_and_said(base: Path) -> None:
     assert "9000 of 10000 cells are hidden; `compare --json` has all." in one.parts
     assert len(html([one], "large").encode()) < 1_000_000
     assert len(markdown([one], "large", {})) < 60_000
+
+
+def test_the_chart_draws_no_cell_that_the_table_hides(base: Path) -> None:
+    run = read_runs([base], lambda head: None)[0]
+    cells = [ComparedCell(f"{i:016x}", f"cell {i}", "broken", "r", "-") for i in range(999)]
+    cells += [ComparedCell(f"{i:016x}", f"cell {i}", "same", "r", "1.000", (9, 9), 1.0) for i in range(999, 1100)]
+    page = comparison(Subject([run, run], None, "", comparisons=[Comparison("a", "b", "broken: 999", [], cells)]))
+    (chart,) = (part for part in page.parts if isinstance(part, Chart))
+    assert "1 points have no interval" in chart.about and "more are in the table" not in chart.about

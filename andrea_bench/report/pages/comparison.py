@@ -67,12 +67,14 @@ def _against_the_first(one: Comparison, number: int) -> list[Part]:
         for cell in one.cells[:MOST_CELLS]
     ]
     table = Table("Cells, the worst first", CELL_HEADS, rows, frozenset({"head / base", "processes"}), folded=True)
-    drawn = [cell for cell in one.cells if cell.ratio is not None][:MOST_MARKS]
-    return [*parts, _chart(one, drawn, table, anchor("comparison", number)) if drawn else table]
+    with_ratio = [cell for cell in one.cells[:MOST_CELLS] if cell.ratio is not None]
+    return [*parts, _chart(one, with_ratio, table, anchor("comparison", number)) if with_ratio else table]
 
 
-def _chart(one: Comparison, drawn: list[ComparedCell], table: Table, name: str) -> Chart:
-    left = sum(cell.ratio is not None for cell in one.cells[:MOST_CELLS]) - len(drawn)
+def _chart(one: Comparison, with_ratio: list[ComparedCell], table: Table, name: str) -> Chart:
+    """The first MOST_MARKS of the cells of the table that have a ratio."""
+    drawn = with_ratio[:MOST_MARKS]
+    left = len(with_ratio) - len(drawn)
     bare = sum(cell.low is None for cell in drawn)
     names, common = _short([cell.name for cell in drawn])
     about = [
