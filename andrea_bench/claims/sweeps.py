@@ -7,16 +7,20 @@ for being more than 64. A rule holds where that ratio is surely below 1, and fai
 out (see `faster`).
 """
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from andrea_bench.claims.finding import Evidence
 from andrea_bench.claims.measured import NO_GAIN, faster
+
+if TYPE_CHECKING:
+    from andrea_bench.measure.counters import Watch
 
 SEED = 20240
 WARMUP, SAMPLES = 3, 31
@@ -72,6 +76,7 @@ SMALL = Sizes(
 )
 # (label of the better, label of the worse), of the Trials of one sweep.
 Pairs = list[tuple[str, str]]
+Sweep = Callable[[], tuple[dict[str, Trial], Pairs]]
 
 
 class Sweeps:
@@ -93,11 +98,10 @@ class Sweeps:
         return Trial(partial(self._torch.matmul, self.normal(m, k), self.normal(k, n)), m * n * k)
 
     def columns(self, size: tuple[int, int, int], others: Sequence[int]) -> tuple[dict[str, Trial], Pairs]:
-        """A product of so many columns against others of nearly as many."""
+        """A product of so many columns against others of nearly as many. size: rows, depth, columns."""
         m, k, n = size
         trials = {f"{m} x {k} x {columns}": self.product(m, k, columns) for columns in (n, *others)}
-        first, *rest = trials
-        return trials, [(first, other) for other in rest]
+        return trials, _first_over_the_others(trials)
 
     def attention(self, head_dim: int, kind: str, heads: int | None = None) -> Trial:
         """One part of attention over all heads: `Q K^T`, `P V`, or `flash`."""
@@ -114,8 +118,7 @@ class Sweeps:
 
     def head_dims(self, kind: str, better: int, worse: Sequence[int]) -> tuple[dict[str, Trial], Pairs]:
         trials = {f"{kind}, head_dim {d}": self.attention(d, kind) for d in (better, *worse)}
-        first, *rest = trials
-        return trials, [(first, other) for other in rest]
+        return trials, _first_over_the_others(trials)
 
     def layer(self, batch: int, width: int, heads: int, inner: int, seq_len: int, work: float) -> Trial:
         """A fused projection, attention and the output projection of `heads` heads that are `inner` wide in all."""
@@ -128,7 +131,7 @@ class Sweeps:
 
         return Trial(run, work)
 
-    def by_rule(self) -> Iterator[tuple[str, Callable[[], tuple[dict[str, Trial], Pairs]]]]:
+    def by_rule(self) -> Iterator[tuple[str, Sweep]]:
         """Each sweep with the rule that it is about; made one after the other, so that memory holds one alone."""
         s = self.sizes
         n = s.vocabulary[2]
@@ -160,8 +163,7 @@ class Sweeps:
             f"layer of {width}, share of {t}": self.layer(batch, width, heads // t, width // t, seq_len, 1 / t)
             for t in (1, 2, 4, 8)
         }
-        first, *rest = trials
-        return trials, [(first, other) for other in rest]
+        return trials, _first_over_the_others(trials)
 
     def _swiglu(self) -> tuple[dict[str, Trial], Pairs]:
         m, k, third, near = self.sizes.swiglu
@@ -180,12 +182,19 @@ class Sweeps:
         return trials, [(names[i + 1], names[i]) for i in (0, 1, 3, 4)]
 
 
+def _first_over_the_others(trials: Mapping[str, Trial]) -> Pairs:
+    first, *others = trials
+    return [(first, other) for other in others]
+
+
 def _each_over_the_one_before(trials: Mapping[str, Trial]) -> Pairs:
     names = list(trials)
     return list(zip(names[1:], names[:-1], strict=True))
 
 
-def measure_rules(device: str, machine: str, samples: int = SAMPLES, sizes: Sizes | None = None) -> dict[str, Any]:
+def measure_rules(
+    device: str, machine: str, samples: int = SAMPLES, sizes: Sizes | None = None
+) -> dict[str, list[Evidence]]:
     """Evidence by rule, of everything that fits the device; a sweep that does not fit says so. machine: its name."""
     from andrea_bench.measure.allocator import keep_freed_memory
     from andrea_bench.measure.counters import Watch
@@ -198,12 +207,7 @@ def measure_rules(device: str, machine: str, samples: int = SAMPLES, sizes: Size
     for rule, make in sweeps.by_rule():
         evidence = found.setdefault(rule, [])
         try:
-            with one_thread():
-                trials, pairs = make()
-                watch.before()
-                times = in_turn(trials, device, samples)
-                doubts = watch.after().validity(converged=True).reasons
-            evidence += [_doubted(_compared(machine, one, other, trials, times), doubts) for one, other in pairs]
+            evidence += _swept(make, watch, device, machine, samples)
         except (MemoryError, RuntimeError) as error:
             # Out of memory, or a shape that this torch refuses: the other sweeps go on.
             reason = str(error).partition("\n")[0] or type(error).__name__
@@ -211,6 +215,16 @@ def measure_rules(device: str, machine: str, samples: int = SAMPLES, sizes: Size
                                      text=f"a sweep of the paper could not run: {reason}",
                                      numbers={"reason": reason}))  # fmt: skip
     return found
+
+
+def _swept(make: Sweep, watch: "Watch", device: str, machine: str, samples: int) -> list[Evidence]:
+    """Evidence of one sweep, whose tensors end with this call."""
+    with one_thread():
+        trials, pairs = make()
+        watch.before()
+        times = in_turn(trials, device, samples)
+        doubts = watch.after().validity(converged=True).reasons
+    return [_doubted(_compared(machine, one, other, trials, times), doubts) for one, other in pairs]
 
 
 def _doubted(evidence: Evidence, doubts: Sequence[str]) -> Evidence:
@@ -240,16 +254,18 @@ def one_thread() -> Iterator[None]:
 
 
 def in_turn(trials: Mapping[str, Trial], device: str, samples: int) -> dict[str, list[float]]:
-    """Samples in microseconds of each Trial, one of each in turn."""
+    """Samples in microseconds of each Trial, one of each in turn, in an order that SEED shuffles for every turn."""
     import torch
 
     from andrea_bench.measure.clock import make_clock
 
     clock = make_clock("cuda_event" if device.startswith("cuda") else "host_wall", "warm", device)
     times: dict[str, list[float]] = {name: [] for name in trials}
+    order, generator = list(trials.items()), random.Random(SEED)
     with torch.no_grad():
         for turn in range(-WARMUP, samples):
-            for name, trial in trials.items():
+            generator.shuffle(order)
+            for name, trial in order:
                 time_us, _ = clock.sample(trial.call)
                 if turn >= 0:
                     times[name].append(time_us)

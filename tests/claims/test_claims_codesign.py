@@ -1,11 +1,13 @@
 """The rules of arXiv 2401.14489: published figures by hand, predictions by the model's own numbers."""
 
 import json
+import weakref
+from functools import partial
 
 import pytest
 
 from andrea_bench.claims.codesign import RULES, codesign
-from andrea_bench.claims.sweeps import Sizes, Sweeps, Trial, _compared, _doubted, measure_rules
+from andrea_bench.claims.sweeps import Sizes, Sweeps, Trial, _compared, _doubted, in_turn, measure_rules
 from andrea_bench.cli.main import main
 from andrea_bench.hardware import find_gpu
 from andrea_bench.predict import matmul
@@ -73,6 +75,28 @@ def test_a_sweep_that_can_t_run_leaves_the_others(monkeypatch: pytest.MonkeyPatc
     found = measure_rules("cpu", "a CPU", samples=6)
     assert found["swiglu"][0].text == "a sweep of the paper could not run: CUDA out of memory. Tried to allocate 4 GiB"
     assert found["swiglu"][0].finding == "not_testable_here" and len(found["micro-batch"]) == 3
+
+
+def test_one_sweep_is_gone_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="sweeps are measured with torch")
+    made: list[weakref.ref[Trial]] = []
+
+    def make() -> tuple[dict[str, Trial], list[tuple[str, str]]]:
+        assert all(one() is None for one in made)
+        trials = {name: Trial(lambda: None, 1) for name in ("better", "worse")}
+        made.extend(map(weakref.ref, trials.values()))
+        return trials, [("better", "worse")]
+
+    monkeypatch.setattr(Sweeps, "by_rule", lambda self: iter([("swiglu", make)] * 3))
+    assert len(measure_rules("cpu", "a CPU", samples=6)["swiglu"]) == 3
+
+
+def test_trials_take_turns_in_a_shuffled_order() -> None:
+    pytest.importorskip("torch", reason="sweeps are measured with torch")
+    called: list[str] = []
+    in_turn({name: Trial(partial(called.append, name), 1) for name in "abc"}, "cpu", 20)
+    turns = {tuple(called[i : i + 3]) for i in range(0, len(called), 3)}
+    assert len(turns) > 2 and all(set(turn) == set("abc") for turn in turns)
 
 
 def test_times_are_compared_for_the_same_work() -> None:
