@@ -17,7 +17,7 @@ Call = Callable[[], Any]
 
 LEAST_HEAD_START_US = 200.0
 MOST_HEAD_START_US = 20_000.0
-# More than the clock of any GPU so far: at a lower one the sleep only lasts longer.
+# More than the boost clock of any GPU of the catalogue: at a lower one the sleep only lasts longer.
 CYCLES_PER_US = 3000
 
 

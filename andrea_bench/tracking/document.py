@@ -6,7 +6,7 @@ from andrea_bench.tracking.series import History, Series
 
 
 def history_document(history: History, shown: list[Series]) -> dict[str, Any]:
-    """Lists of a series run over `commits`. times: seconds. low, high: asv's 99 % interval of the median.
+    """Lists of a series run over `commits`; values in its unit. low, high: asv's 99 % interval of the median.
     from_best: the latest value against the best earlier level, 0.5 is 50 % more; null where there is none."""
     return {
         "machine": history.machine,
