@@ -6,7 +6,7 @@ from typing import Any
 
 from andrea_bench.claims.finding import Claim, Evidence, claim
 from andrea_bench.claims.machine import Measured
-from andrea_bench.claims.measured import NEEDS_RUN, all_faster, compared, dtype_of
+from andrea_bench.claims.measured import NEEDS_RUN, NO_GAIN, all_faster, compared, dtype_of, not_slower
 from andrea_bench.errors import Unsupported
 from andrea_bench.hardware import Gpu, gpus
 from andrea_bench.predict import cell, ratio
@@ -45,17 +45,18 @@ def _measured(groups: Sequence[Measured]) -> list[Evidence]:
         over = compared(group, "triton_per_head_block", "triton_exact") if group.suite == "attention" else None
         if over is None:
             continue
-        sure = "surely more" if over.low > 1 else "surely less" if over.high < 1 else "no sure difference"
+        outcome, sure = not_slower(over.low, over.high)
         found.append(
             Evidence(
                 on=group.on,
                 how="measured",
-                finding="fails" if over.low > 1 else "holds",
+                finding=outcome,
                 text=f"one block per (batch, head) takes {over.ratio:.2f} ({over.low:.2f} to {over.high:.2f}) of the "
                 f"tiled grid's time: {sure}",
-                numbers={"ratio": over.ratio, "low": over.low, "high": over.high, "problem": group.problem},
+                numbers={"ratio": over.ratio, "low": over.low, "high": over.high, "problem": group.problem,
+                         "no_gain": NO_GAIN},
             )
-        )
+        )  # fmt: skip
     return found
 
 

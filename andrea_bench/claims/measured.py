@@ -30,6 +30,25 @@ def faster(low: float, high: float) -> tuple[Outcome, str]:
     return "not_testable_here", "too uncertain to tell"
 
 
+def slower(low: float, high: float) -> tuple[Outcome, str]:
+    """Of the statement that a ratio of times is above 1, with what to say of it. It fails where a loss of NO_GAIN is
+    ruled out; an interval that holds both that and 1 decides nothing."""
+    if low > 1:
+        return "holds", "surely more"
+    if high < 1:
+        return "fails", "surely less"
+    if high < 1 + NO_GAIN:
+        return "fails", f"at most {NO_GAIN:.0%} more"
+    return "not_testable_here", "too uncertain to tell"
+
+
+def not_slower(low: float, high: float) -> tuple[Outcome, str]:
+    """Of the opposite statement."""
+    outcome, sure = slower(low, high)
+    opposite: dict[Outcome, Outcome] = {"holds": "fails", "fails": "holds"}
+    return opposite.get(outcome, outcome), sure
+
+
 def dtype_of(gpu: Gpu) -> Dtype:
     return "bfloat16" if gpu.bf16_fp32acc_dense_tflops else "float16"
 
@@ -128,14 +147,13 @@ def _sizes(group: Measured) -> tuple[Problem, str]:
 def _narrower(device: str, how: How, one: Problem, widest: Problem, values: tuple[float, float, float]) -> Evidence:
     """Evidence that narrower heads surely cost time (`fails`) or, but for NO_GAIN, surely don't (`holds`)."""
     value, low, high = values
-    outcome: Outcome = "fails" if low > 1 else "holds" if high < 1 + NO_GAIN else "not_testable_here"
-    sure = {"fails": "surely more", "holds": "surely less" if high < 1 else f"at most {NO_GAIN:.0%} more"}
+    outcome, sure = not_slower(low, high)
     return Evidence(
         on=f"{device}, {one.label()}",
         how=how,
         finding=outcome,
         text=f"attention of {split_label(one)} takes {value:.2f} ({low:.2f} to {high:.2f}) of the time of "
-        f"{split_label(widest)}: {sure.get(outcome, 'too uncertain to tell')}",
+        f"{split_label(widest)}: {sure}",
         numbers={
             "split": split_label(one),
             "against": split_label(widest),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from andrea_bench.claims.finding import Evidence, Outcome
 from andrea_bench.claims.machine import Measured
+from andrea_bench.claims.measured import NO_GAIN, slower
 from andrea_bench.report.rows import Row
 
 # What no other kernel is worse for: it takes any head_dim, so that nothing is learnt of tiles.
@@ -65,13 +66,13 @@ def _against_64(group: Measured, row: Row, at_64: Measured | None) -> Evidence |
     work = head_dim / 64
     value = row.median_us / other.median_us / work
     low, high = row.low_us / other.high_us / work, row.high_us / other.low_us / work
-    sure = "" if low > 1 or high < 1 else ", no sure difference"
-    text = f"a useful FLOP takes {value:.2f} ({low:.2f} to {high:.2f}) of its time at head_dim 64{sure}"
-    numbers = {"time_per_flop_over_head_dim_64": value, "low": low, "high": high, "against": 64}
+    costs, sure = slower(low, high)
+    text = f"a useful FLOP takes {value:.2f} ({low:.2f} to {high:.2f}) of its time at head_dim 64: {sure}"
+    numbers = {"time_per_flop_over_head_dim_64": value, "low": low, "high": high, "against": 64, "no_gain": NO_GAIN}
     if head_dim == 72:
         return _same_backend(group, row, other, text, numbers)
     on_tensor_cores = group.on_gpu and group.problem.dtype != "float32"
-    outcome: Outcome = "not_testable_here" if not on_tensor_cores else "holds" if low > 1 else "fails"
+    outcome: Outcome = costs if on_tensor_cores else "not_testable_here"
     text = text if on_tensor_cores else f"no tensor core at work; {text}"
     return Evidence(on=_on(group, row), how="measured", finding=outcome, text=text, numbers=numbers)
 

@@ -8,7 +8,7 @@ import pytest
 from andrea_bench.claims.audit import audit
 from andrea_bench.claims.finding import STATEMENTS
 from andrea_bench.claims.machine import Machine, machine_of
-from andrea_bench.claims.measured import faster
+from andrea_bench.claims.measured import faster, not_slower, slower
 from andrea_bench.claims.plans import claims_plan
 from andrea_bench.cli.main import main
 from andrea_bench.errors import BadInput
@@ -53,6 +53,14 @@ def test_measured_times_decide_where_a_fused_projection_pays() -> None:
 def test_an_interval_that_holds_a_gain_and_none_decides_nothing() -> None:
     assert faster(0.80, 0.90)[0] == "holds" and faster(1.01, 1.2) == ("fails", "surely more")
     assert faster(0.96, 1.01)[0] == "fails" and faster(0.90, 1.01) == ("not_testable_here", "too uncertain to tell")
+
+
+def test_a_loss_that_may_be_or_not_decides_nothing_either() -> None:
+    assert slower(1.01, 1.2) == ("holds", "surely more") and slower(0.8, 0.9) == ("fails", "surely less")
+    assert slower(0.99, 1.04) == ("fails", "at most 5% more") and slower(0.99, 1.1)[0] == "not_testable_here"
+    assert [not_slower(*one)[0] for one in ((1.01, 1.2), (0.99, 1.04), (0.99, 1.1))] == [
+        "fails", "holds", "not_testable_here",
+    ]  # fmt: skip
 
 
 def test_contiguous_heads_count_the_copy_and_narrower_heads_their_time() -> None:
