@@ -80,6 +80,12 @@ def test_backward_compiles_to_three_launches_as_wide_as_said() -> None:
             assert facts.mma_efficiency == 72 / 80
 
 
+def test_backward_compiles_where_three_parts_need_most() -> None:
+    # 112 is 64 + 32 + 16 wide: on 10.0 a tile of 64 x 128 would need 672 columns of tensor memory, of 512.
+    for facts in compiled("triton_exact", (112,), list(GPUS), direction="backward"):
+        assert facts.status == "ok", (facts.kernel, facts.gpu, facts.reason)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "tf32"])
 def test_float32_compiles(dtype: str) -> None:
     (facts,) = compiled("triton_exact", (40,), ["rtx_4090"], dtype=dtype)

@@ -62,7 +62,7 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
     (80, 16, "forward"): Tile(128, 128, 8, 3),
     (80, 32, "forward"): Tile(128, 64, 4, 3),
-    (80, 96, "forward"): Tile(128, 32, 4, 3),
+    (80, 96, "forward"): Tile(128, 32, 4, 3),  # 88 without a mask spills 24 bytes; clean tiles bind 27 % earlier
     (80, 112, "forward"): Tile(64, 32, 4, 1),  # three parts; all others spill 4 bytes or more at head_dim 104
     (80, 192, "forward"): Tile(128, 64, 8, 2),
     (80, 256, "forward"): Tile(64, 64, 4, 2),
@@ -90,7 +90,7 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     # 12.0: as 8.9, but its assembler needs more registers.
     (120, 48, "forward"): Tile(128, 128, 8, 2),
     (120, 96, "forward"): Tile(128, 64, 8, 2),
-    (120, 112, "forward"): Tile(64, 32, 4, 3),
+    (120, 112, "forward"): Tile(64, 32, 4, 1),  # two stages spill 20 bytes causal, three 80 without a mask
     (120, 128, "forward"): Tile(128, 64, 8, 2),
     (120, 256, "forward"): Tile(64, 32, 4, 2),
     # Backward: dkv holds two accumulators of block_n rows, dq one of block_m, and each two tiles of its own.
@@ -104,6 +104,7 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     (80, 96, "dq"): Tile(128, 32, 8, 2),
     (80, 112, "dq"): Tile(64, 32, 4, 2),
     (80, 128, "dq"): Tile(128, 32, 8, 2),
+    (80, 224, "dq"): Tile(64, 32, 4, 2),  # one stage spills 23 kB at 208
     (80, 256, "dq"): Tile(64, 32, 4, 1),
     (90, 32, "dkv"): Tile(128, 64, 4, 3),  # 295
     (90, 80, "dkv"): Tile(128, 64, 4, 2),  # 64: 366, 80: 333
@@ -117,20 +118,25 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     (90, 160, "dq"): Tile(128, 64, 8, 3),  # 128: 539, 160: 500
     (90, 192, "dq"): Tile(128, 64, 8, 2),  # 467
     (90, 256, "dq"): Tile(128, 32, 8, 2),  # 372; 128 x 64 reaches 373 and spills
+    (100, 96, "dkv"): Tile(64, 128, 8, 2),
+    (100, 112, "dkv"): Tile(32, 128, 8, 2),  # three parts: 64 x 128 needs more tensor memory than there is
     (100, 128, "dkv"): Tile(64, 128, 8, 2),
     (100, 256, "dkv"): Tile(64, 64, 4, 1),
+    (100, 96, "dq"): Tile(128, 64, 8, 2),
+    (100, 112, "dq"): Tile(128, 32, 8, 2),  # as in dkv
     (100, 128, "dq"): Tile(128, 64, 8, 2),
     (100, 256, "dq"): Tile(64, 64, 4, 1),
     (120, 64, "dkv"): Tile(64, 128, 8, 2),
     (120, 96, "dkv"): Tile(32, 128, 8, 2),
     (120, 112, "dkv"): Tile(32, 64, 4, 2),
     (120, 128, "dkv"): Tile(32, 128, 8, 2),
-    (120, 192, "dkv"): Tile(32, 64, 4, 2),
+    (120, 224, "dkv"): Tile(32, 64, 4, 2),  # at 208 spills 2.5 kB; 32 x 32 with one stage 28 kB
     (120, 256, "dkv"): Tile(32, 32, 4, 1),
     (120, 64, "dq"): Tile(128, 64, 8, 2),
     (120, 96, "dq"): Tile(128, 32, 8, 2),
     (120, 112, "dq"): Tile(64, 32, 4, 2),
     (120, 128, "dq"): Tile(128, 32, 8, 2),
+    (120, 224, "dq"): Tile(64, 32, 4, 2),
     (120, 256, "dq"): Tile(64, 32, 4, 1),
 }
 # 8.6 has 8.9's limits and code, and 8.0's shared memory it has not.
