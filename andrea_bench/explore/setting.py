@@ -18,8 +18,6 @@ from andrea_bench.predict.efficiency import Known
 from andrea_bench.problem import Problem
 from andrea_bench.record import Record
 
-OBJECTIVES = ("time", "energy", "kv_cache", "memory")
-
 
 class Setting(msgspec.Struct, kw_only=True):
     """The splits of one GPU, best first; those without a rank last. gpu: its catalogue name, None for a

@@ -6,8 +6,6 @@ from pathlib import Path
 from andrea_bench.errors import BadInput
 from andrea_bench.tracking.results import LISTED, MACHINE, Results, read_json, read_results
 
-DEFAULT = Path(".asv/results")
-
 
 def is_tracked(path: Path) -> bool:
     """Whether `path` names results of asv: a folder of them, one machine's, a file, each with @REVISION or not."""
