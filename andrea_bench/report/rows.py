@@ -32,6 +32,11 @@ class Row:
         return (self.high_us - self.low_us) / 2 / self.median_us
 
     @property
+    def launch_us(self) -> float | None:
+        """Median of the host's time to launch the call, where a device clock took the other one."""
+        return median(self.record.host_us) if self.record.host_us else None
+
+    @property
     def tflops(self) -> float | None:
         """Useful TFLOP/s, by the Problem's FLOP count; None for a copy."""
         if self.median_us is None or not self.record.flops:

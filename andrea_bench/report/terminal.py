@@ -38,6 +38,7 @@ def print_groups(console: Console, groups: Sequence[GroupRows]) -> None:
                 if "misaligned" in group.problem.alignment():
                     console.print(Text(f"  {group.problem.alignment()}", style="dim"))
                 _print_doubts(console, group)
+                _print_launches(console, group)
                 _print_counters(console, group)
         _print_reasons(console, members)
         if suite == "alignment":
@@ -98,6 +99,18 @@ def _print_doubts(console: Console, group: GroupRows) -> None:
     for reason, kernels in doubts.items():
         who = "all" if len(kernels) == len(timed) else ", ".join(kernels)
         console.print(Text(f"  ! {who}: {reason}", style="dim"))
+
+
+def _print_launches(console: Console, group: GroupRows) -> None:
+    """Which kernels of a GPU can't be launched as fast as they run: alone, they leave it idle."""
+    slow = [
+        f"{_short(row.record.kernel)} {duration(row.launch_us)}"
+        for row in group.rows
+        if row.median_us is not None and row.launch_us is not None and row.launch_us > row.median_us
+    ]
+    if slow:
+        text = f"  the host takes longer to launch than the GPU to run (--graph: launched once): {', '.join(slow)}"
+        console.print(Text(text, style="dim"))
 
 
 def _print_counters(console: Console, group: GroupRows) -> None:

@@ -5,15 +5,19 @@ import os
 import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from test_rows import make
 
 from andrea_bench import Problem
 from andrea_bench.cli.main import main
 from andrea_bench.record import RunHead
+from andrea_bench.report.rows import group_rows
+from andrea_bench.report.terminal import print_groups
 from andrea_bench.store import RunWriter
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -217,3 +221,13 @@ def test_bytes_that_are_no_text_in_paths_and_host_names(tmp_path: Path) -> None:
     assert "run \\udcff\\udcfe" in (run / "out.csv").read_text(encoding="utf-8")
     done = piped('"$@"', "show", folder + b"/none")
     assert done.returncode == 2 and b"no such Run" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_what_the_host_launches_slower_than_the_gpu_runs_is_said() -> None:
+    on_gpu = {"device": "cuda", "timing_mode": "cuda_event", "host_us": [231.0, 231.0]}
+    slow = make("layer", "layer", "five_steps", [47.0, 48.0], **on_gpu)
+    quick = make("layer", "layer", "five_steps_per_head", [400.0, 401.0], **on_gpu)
+    with StringIO() as out:
+        print_groups(Console(file=out, width=200), group_rows([slow, quick]))
+        text = out.getvalue()
+    assert "the host takes longer to launch than the GPU to run (--graph: launched once): five_steps 231 us\n" in text
