@@ -88,7 +88,9 @@ class CudaEventClock:
             head_start_us = self._head_start_us.setdefault(call, LEAST_HEAD_START_US)
             device_us, host_us, queued_us = self._sample(call, head_start_us)
             if queued_us <= head_start_us or head_start_us >= MOST_HEAD_START_US:
-                # A call that waits for the device itself is never queued in time, and is taken as it is.
+                # A call that waits for the device itself is never queued in time, and is taken as it is. One slow
+                # launch must not lengthen every later sleep: the head start follows what the call needs.
+                self._head_start_us[call] = max(LEAST_HEAD_START_US, min(head_start_us, 3 * queued_us))
                 return device_us, host_us
             self._head_start_us[call] = min(2 * queued_us, MOST_HEAD_START_US)
 

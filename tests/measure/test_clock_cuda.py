@@ -72,6 +72,18 @@ def test_many_launches_take_what_the_device_needs_not_what_the_host_does(simulat
     assert timed._sample(per_head_loop, LEAST_HEAD_START_US)[0] > 1.5 * 36 * 3.0
 
 
+def test_one_slow_launch_does_not_lengthen_every_later_sleep(simulated: Simulated) -> None:
+    host_us = iter([5000.0, 13.0, 13.0, 13.0])
+
+    def call() -> None:
+        simulated.launch(host_us=next(host_us), device_us=10.0)
+
+    timed = made(simulated)
+    assert [timed.sample(call)[0] for _ in range(3)] == pytest.approx([10.0] * 3)
+    assert simulated.sleeps_us[0] == simulated.sleeps_us[-1] == LEAST_HEAD_START_US
+    assert simulated.sleeps_us[1] > 5000.0
+
+
 def test_a_call_that_waits_for_the_device_is_taken_as_it_is(simulated: Simulated) -> None:
     def waits() -> None:
         simulated.launch(host_us=5.0, device_us=7.0)

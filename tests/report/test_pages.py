@@ -270,6 +270,16 @@ def test_clocks_power_and_temperature_are_drawn_over_time(h200: Path) -> None:
     assert {float(row[0]) for row in clock.data.rows} == {0.0}
 
 
+@pytest.mark.parametrize("started_at", ["", "2026-01-02T03:04:05"])
+def test_a_time_that_is_none_is_left_out(tmp_path: Path, started_at: str) -> None:
+    def timeless(record: dict[str, Any]) -> None:
+        on_h200(record)
+        record["started_at"] = started_at  # without a zone it can't be set beside the Run's
+
+    run = changed_run(tmp_path / "run", timeless, {"device": "cuda", "gpu": {"name": "NVIDIA H200"}})
+    assert not [chart for chart in charts(page("energy", run)) if chart.name.endswith("-clock")]
+
+
 def test_time_counts_from_the_start_of_the_run(tmp_path: Path) -> None:
     def later(record: dict[str, Any]) -> None:
         on_h200(record)

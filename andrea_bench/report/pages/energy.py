@@ -87,7 +87,7 @@ def _reading(
         counters, at = row.record.counters, _seconds(run, row)
         for reading in readings:
             value = counters.get(reading.counter)
-            if value is None:
+            if value is None or at is None:
                 continue
             least = counters.get(reading.low) if reading.low else None
             low = value if least is None else least
@@ -117,9 +117,13 @@ def _reading(
     )
 
 
-def _seconds(run: MeasuredRun, row: Row) -> float:
-    began, now = (datetime.fromisoformat(text) for text in (run.head.started_at, row.record.started_at))
-    return round((now - began).total_seconds(), 1)
+def _seconds(run: MeasuredRun, row: Row) -> float | None:
+    """Since the Run began; None where another writer's times are none, or one has no time zone."""
+    try:
+        began, now = (datetime.fromisoformat(text) for text in (run.head.started_at, row.record.started_at))
+        return round((now - began).total_seconds(), 1)
+    except (TypeError, ValueError):
+        return None
 
 
 # ---- energy of one call ------------------------------------------------------------------------------
