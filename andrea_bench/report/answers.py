@@ -15,7 +15,7 @@ from andrea_bench.suite import find_suite
 
 
 class Sentence(msgspec.Struct, kw_only=True):
-    """An answer: the text that people read, and the numbers it was made of."""
+    """An answer: the text that people read, the numbers it was made of, and why its times are in doubt, if they are."""
 
     text: str
     suite: str
@@ -26,6 +26,7 @@ class Sentence(msgspec.Struct, kw_only=True):
     low: float | None = None
     high: float | None = None
     cell_ids: list[str] = []
+    doubts: list[str] = []
 
 
 def answers(groups: list[GroupRows]) -> list[Sentence]:
@@ -33,6 +34,10 @@ def answers(groups: list[GroupRows]) -> list[Sentence]:
     said = [sentence for group in groups for sentence in _of_group(group)]
     said += [*_alignment(groups), *_layer(groups), *_copy_crossover(groups)]
     _tell_apart(said)
+    reasons = {row.record.cell_id: row.record.validity.reasons for group in groups for row in group.rows}
+    for sentence in said:
+        doubts = [reason for cell in sentence.cell_ids for reason in reasons.get(cell, [])]
+        sentence.doubts = list(dict.fromkeys(doubts))
     return said
 
 
@@ -159,8 +164,37 @@ def _misalignment(base: Row, row: Row, base_width: int, width: int) -> Misalignm
     )
 
 
+def padding_cost(groups: Iterable[GroupRows]) -> Sentence | None:
+    """What the next multiple of 8 beside the best aligned head_dim costs, as 72 beside 64: by the kernel that is
+    the fastest at the aligned one."""
+    found = [
+        m for m in misalignments(groups)
+        if m.row.record.op == "attention" and m.width == m.base_width + NEIGHBOUR and m.base_width % 16 == 0
+    ]  # fmt: skip
+    if not found:
+        return None
+    one = min(found, key=lambda m: m.base.median_us or 0.0)
+    record = one.row.record
+    work = record.flops / one.base.record.flops
+    text = (
+        f"{where(record.problem, record.device)}: attention by {one.kernel} takes {duration(one.row.median_us)} at "
+        f"head_dim {one.width} and {duration(one.base.median_us)} at {one.base_width}, {_more(one.cost * work)} time "
+        f"for {_more(work)} useful work: {_more(one.cost)} per useful FLOP ({one.cost:.2f}, {one.low:.2f} to "
+        f"{one.high:.2f}; unpaired)"
+    )
+    return _of_misalignment(text, one)
+
+
+def _more(ratio: float) -> str:
+    return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio >= 1 else 'less'}"
+
+
 def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
-    """Of each kernel the neighbour that costs the most, where it costs more than the noise."""
+    """What 72 costs beside 64 or the like; and of each kernel the neighbour that costs the most, where it costs more
+    than the noise."""
+    padding = padding_cost(groups)
+    if padding:
+        yield padding
     dearest: dict[tuple[str, int], Misalignment] = {}
     for one in misalignments(groups):
         key = (one.kernel, one.base_width)
@@ -170,18 +204,28 @@ def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
         record = one.row.record
         name = "head_dim" if record.op == "attention" else "a width of"
         change = f"{100 * (one.cost - 1):.0f} % more"
-        yield Sentence(
-            text=f"{where(record.problem, record.device)}, {record.kernel}: {name} {one.width} takes {change} time "
-            f"per useful FLOP than {one.base_width} ({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)",
-            suite=record.suite,
-            kernel=record.kernel,
-            against=record.kernel,
-            problem=record.problem,
-            ratio=one.cost,
-            low=one.low,
-            high=one.high,
-            cell_ids=[record.cell_id, one.base.record.cell_id],
+        text = (
+            f"{where(record.problem, record.device)}, {record.kernel}: {name} {one.width} takes {change} time "
+            f"per useful FLOP than {one.base_width} ({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)"
         )
+        sentence = _of_misalignment(text, one)
+        if padding is None or sentence.cell_ids != padding.cell_ids:
+            yield sentence
+
+
+def _of_misalignment(text: str, one: Misalignment) -> Sentence:
+    record = one.row.record
+    return Sentence(
+        text=text,
+        suite=record.suite,
+        kernel=record.kernel,
+        against=record.kernel,
+        problem=record.problem,
+        ratio=one.cost,
+        low=one.low,
+        high=one.high,
+        cell_ids=[record.cell_id, one.base.record.cell_id],
+    )
 
 
 # ---- layer: the whole beside the sum of its stages ---------------------------------------------------

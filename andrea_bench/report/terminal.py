@@ -148,7 +148,9 @@ def _print_alignment(console: Console, groups: Sequence[GroupRows]) -> None:
     for one in found:
         cost = f"{100 * (one.cost - 1):+.1f} %"
         span = f"{100 * (one.low - 1):+.1f} to {100 * (one.high - 1):+.1f} %"
-        table.add_row(*(Text(t) for t in (one.kernel, str(one.width), str(one.base_width), cost, span)))
+        doubtful = any(row.record.validity.verdict != "valid" for row in (one.row, one.base))
+        name = one.kernel + " !" * doubtful
+        table.add_row(*(Text(t) for t in (name, str(one.width), str(one.base_width), cost, span)))
     console.print(table)
 
 
@@ -158,9 +160,11 @@ def print_answers(console: Console, sentences: Sequence[Sentence]) -> None:
         console.print()
         console.print(Text("Answers (measured)", "bold"))
     for sentence in sentences[:MOST_ANSWERS]:
-        console.print(Text(f"- {sentence.text}."))
+        console.print(Text(f"- {sentence.text}{' !' if sentence.doubts else '.'}"))
     if len(sentences) > MOST_ANSWERS:
         console.print(f"... and {len(sentences) - MOST_ANSWERS} more (--json has all)")
+    if any(sentence.doubts for sentence in sentences[:MOST_ANSWERS]):
+        console.print(Text("! rests on times in doubt, for the reasons below their tables", "dim"))
 
 
 def count_line(groups: Iterable[GroupRows]) -> str:

@@ -232,8 +232,8 @@ def test_an_answer_begins_with_its_question_and_yes_or_no(tmp_path: Path) -> Non
 
 def test_the_cost_of_a_head_dim_is_told_in_time_and_per_useful_flop(tmp_path: Path) -> None:
     text = answers(changed_run(tmp_path / "run", wide))["What does head_dim 24 cost?"]
-    assert "attention takes 3.20 ms at head_dim 24 and 1.60 ms at 16, 100.0 % more time for 50.0 % more useful work: " \
-           "33.3 % more per useful FLOP (1.33, 1.33 to 1.33; unpaired)" in text  # fmt: skip
+    assert "attention by sdpa takes 3.20 ms at head_dim 24 and 1.60 ms at 16, 100.0 % more time for 50.0 % more " \
+           "useful work: 33.3 % more per useful FLOP (1.33, 1.33 to 1.33; unpaired)" in text  # fmt: skip
 
 
 # ---- energy and clocks -------------------------------------------------------------------------------

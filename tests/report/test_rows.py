@@ -1,7 +1,7 @@
 """Rows and answers from Records whose numbers were chosen by hand."""
 
 from andrea_bench import Problem
-from andrea_bench.record import Record, cell_id
+from andrea_bench.record import Record, Validity, cell_id
 from andrea_bench.report.answers import answers, misalignments
 from andrea_bench.report.rows import group_rows, ratio, varying_fields
 
@@ -95,7 +95,18 @@ def test_misalignment_is_per_useful_flop() -> None:
     assert abs(found[72].cost - 2.0) < 1e-12
     assert abs(found[63].cost - 1.0) < 1e-12
     (said,) = [a for a in answers(group_rows(records)) if a.suite == "alignment"]
-    assert "head_dim 72 takes 100 % more time per useful FLOP than 64" in said.text
+    assert "takes 144 us at head_dim 72 and 64.0 us at 64, 125.0 % more time for 12.5 % more useful work" in said.text
+    assert said.ratio == found[72].cost
+    assert said.doubts == []
+
+
+def test_an_answer_carries_the_doubts_of_its_times() -> None:
+    busy = Validity(verdict="suspect", reasons=["other processes kept 1.5 of 2 CPUs busy"])
+    sizes = {w: BASE.replace(head_dim=w) for w in (64, 72)}
+    quiet = make("alignment", "attention", "eager", [64.0] * 12, sizes[64])
+    slowed = make("alignment", "attention", "eager", [144.0] * 12, sizes[72], validity=busy)
+    (said,) = answers(group_rows([quiet, slowed]))
+    assert said.doubts == busy.reasons
 
 
 def test_each_width_stands_beside_its_own_neighbours() -> None:

@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from andrea_bench.report.answers import Sentence, misalignments, where
+from andrea_bench.report.answers import Sentence, padding_cost
 from andrea_bench.report.content import MeasuredRun, Page, Part, Said, Subject, Table
 from andrea_bench.report.pages.marks import by_run
-from andrea_bench.report.rows import Row
-from andrea_bench.report.words import duration
 
 MOST = 6
 MOST_OTHERS = 300
@@ -36,7 +34,7 @@ def answers_first(subject: Subject) -> Page:
 def _of_run(run: MeasuredRun, number: int) -> list[Part]:
     first = list(_first(run))
     parts: list[Part] = [
-        Said(f"{_sentence(s)}{others}{_doubt(run, s)}", tuple(s.cell_ids), question) for question, s, others in first
+        Said(f"{_sentence(s)}{others}{_doubt(s)}", tuple(s.cell_ids), question) for question, s, others in first
     ]
     rest = [s for s in run.answers if all(s is not one for _, one, _ in first)]
     if rest:
@@ -52,8 +50,9 @@ def _first(run: MeasuredRun) -> Iterator[tuple[str, Sentence, str]]:
     said = 0
     for suite, kernel, against, question in FIRST:
         if kernel is None:
-            cost = padding_cost(run)
-            found = [cost] if cost else [s for s in run.answers if s.suite == suite][:1]
+            cost = padding_cost(run.groups)
+            of_suite = [s for s in run.answers if s.suite == suite]
+            found = [s for s in of_suite if cost and s.cell_ids == cost.cell_ids] or of_suite[:1]
             asked = f"What does head_dim {cost.problem.head_dim} cost?" if cost and cost.problem else question
         else:
             found = [s for s in run.answers if (s.suite, s.kernel, s.against) == (suite, kernel, against)]
@@ -81,44 +80,10 @@ def _count(found: list[Sentence]) -> str:
     return f" Of {len(settings)} settings: {told}."
 
 
-def padding_cost(run: MeasuredRun) -> Sentence | None:
-    """What the next multiple of 8 beside the best aligned head_dim costs, as 72 beside 64: by the kernel that is
-    the fastest at the aligned one."""
-    found = [
-        m for m in misalignments(run.groups)
-        if m.row.record.op == "attention" and m.width == m.base_width + 8 and m.base_width % 16 == 0
-    ]  # fmt: skip
-    if not found:
-        return None
-    one = min(found, key=lambda m: m.base.median_us or 0.0)
-    record = one.row.record
-    work = record.flops / one.base.record.flops
-    return Sentence(
-        text=f"{where(record.problem, record.device)}, {one.kernel}: attention takes {duration(one.row.median_us)} at "
-        f"head_dim {one.width} and {duration(one.base.median_us)} at {one.base_width}, {_more(one.cost * work)} time "
-        f"for {_more(work)} useful work: {_more(one.cost)} per useful FLOP ({one.cost:.2f}, {one.low:.2f} to "
-        f"{one.high:.2f}; unpaired)",
-        suite=record.suite,
-        kernel=record.kernel,
-        against=record.kernel,
-        problem=record.problem,
-        ratio=one.cost,
-        low=one.low,
-        high=one.high,
-        cell_ids=[record.cell_id, one.base.record.cell_id],
-    )
-
-
-def _more(ratio: float) -> str:
-    return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio >= 1 else 'less'}"
-
-
 def _sentence(sentence: Sentence) -> str:
     return f"{sentence.text[:1].upper()}{sentence.text[1:]}."
 
 
-def _doubt(run: MeasuredRun, sentence: Sentence) -> str:
+def _doubt(sentence: Sentence) -> str:
     """Says so where a sentence rests on times that are in doubt."""
-    rows: list[Row] = [row for row in run.rows() if row.record.cell_id in sentence.cell_ids]
-    doubts = list(dict.fromkeys(reason for row in rows for reason in row.record.validity.reasons))
-    return f" In doubt: {'; '.join(doubts)}." if doubts else ""
+    return f" In doubt: {'; '.join(sentence.doubts)}." if sentence.doubts else ""
