@@ -1,7 +1,8 @@
 """What a ranking says of the user's own split, in sentences; each holds the numbers that it is made of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import log2
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,8 @@ NEGLIGIBLE = 0.005
 MOST_TIES = 6
 # Units that take turns are worth a word where what that adds changes by more than this share of the bound.
 IN_TURN = 0.05
+# How busy the SMs are is worth a word where it changes by more than this share of the time.
+BUSY = 0.1
 # What a thread loads at once where rows are aligned to it.
 WIDE_LOAD_BYTES = 16
 
@@ -135,43 +138,76 @@ def _compared(one: Choice, own: Choice, lead: str) -> Sentence:
 
 
 def _why(one: Choice, own: Choice) -> tuple[str, dict[str, float]]:
-    """The reasons in words, and their numbers."""
-    reasons: list[str] = []
-    numbers: dict[str, float] = {}
-    timing, mine = one.attention, own.attention
-    if timing and timing.prediction and timing.prediction.computed_width:
-        width = timing.prediction.computed_width
-        if width > one.problem.head_dim:
-            numbers["computed_width"] = width
-            reasons.append(f"computed {width} wide")
-        before = mine.prediction if mine else None
-        if before and timing.prediction.bound_by != before.bound_by:
-            reasons.append(f"bound by {timing.prediction.bound_by} instead of {before.bound_by}")
-        turns, turns_before = _in_turn(timing.prediction), _in_turn(before) if before else 0.0
-        if before and abs(turns - turns_before) > IN_TURN:
-            numbers |= {"exp_in_turn": turns, "exp_in_turn_against": turns_before}
-            reasons.append(f"exp, in turn with the rest, adds {turns:.0%} instead of {turns_before:.0%} to the bound")
+    """The reasons in words, and their numbers: what makes it slower where it is slower, faster where it is faster."""
+    found = [*_by_model(one, own), *_by_rows(one), *_by_facts(one), *_by_sizes(one, own)]
+    attention = _over(one.attention, own.attention)
+    slower = attention is None or attention.value > 1
+    reasons = [reason for reason in found if reason.slows is None or reason.slows == slower]
+    return ", ".join(r.text for r in reasons), {k: v for r in reasons for k, v in r.numbers.items()}
+
+
+class Reason(NamedTuple):
+    """One difference between two splits; slows: whether it makes the first the slower one, None if either."""
+
+    text: str
+    numbers: dict[str, float]
+    slows: bool | None
+
+
+def _by_model(one: Choice, own: Choice) -> Iterator[Reason]:
+    """What the predictions of attention differ in."""
+    prediction = one.attention.prediction if one.attention else None
+    before = own.attention.prediction if own.attention else None
+    if prediction is None or not prediction.computed_width:
+        return
+    width = prediction.computed_width
+    if width > one.problem.head_dim:
+        yield Reason(f"computed {width} wide", {"computed_width": width}, True)
+    if before is None:
+        return
+    if prediction.bound_by != before.bound_by:
+        yield Reason(f"bound by {prediction.bound_by} instead of {before.bound_by}", {}, None)
+    turns, turns_before = _in_turn(prediction), _in_turn(before)
+    if abs(turns - turns_before) > IN_TURN:
+        text = f"exp, in turn with the rest, adds {turns:.0%} instead of {turns_before:.0%} to the bound"
+        yield Reason(text, {"exp_in_turn": turns, "exp_in_turn_against": turns_before}, turns > turns_before)
+    busy, busy_before = prediction.tail_efficiency, before.tail_efficiency
+    if busy and busy_before and abs(busy - busy_before) > BUSY:
+        numbers = {"tail_efficiency": busy, "tail_efficiency_against": busy_before}
+        yield Reason(f"SMs busy {busy:.0%} of the time instead of {busy_before:.0%}", numbers, busy < busy_before)
+
+
+def _by_rows(one: Choice) -> Iterator[Reason]:
     row_bytes = one.problem.head_dim * ELEMENT_BYTES[one.problem.dtype]
     if row_bytes % WIDE_LOAD_BYTES:
-        numbers |= {"row_bytes": row_bytes, "wide_load_bytes": WIDE_LOAD_BYTES}
-        reasons.append(f"rows of {row_bytes} bytes, no multiple of {WIDE_LOAD_BYTES}")
+        numbers = {"row_bytes": float(row_bytes), "wide_load_bytes": float(WIDE_LOAD_BYTES)}
+        yield Reason(f"rows of {row_bytes} bytes, no multiple of {WIDE_LOAD_BYTES}", numbers, True)
+
+
+def _by_facts(one: Choice) -> Iterator[Reason]:
+    """What the compiler made of the first."""
     for facts in one.compiled:
+        kernel = facts["kernel"]
         loads = [int(width) for name in ("global_load_bytes", "async_copy_bytes") for width in facts.get(name) or ()]
         if loads and min(loads) < WIDE_LOAD_BYTES:
-            numbers[f"load_bytes of {facts['kernel']}"] = min(loads)
-            reasons.append(f"loads of {min(loads)} bytes in {facts['kernel']} (compiled)")
-        if facts.get("spill_store_bytes"):
-            numbers[f"spill_store_bytes of {facts['kernel']}"] = facts["spill_store_bytes"]
-            reasons.append(f"{facts['spill_store_bytes']} bytes spilled in {facts['kernel']} (compiled)")
+            text = f"loads of {min(loads)} bytes in {kernel} (compiled)"
+            yield Reason(text, {f"load_bytes of {kernel}": min(loads)}, True)
+        spilled = facts.get("spill_store_bytes")
+        if spilled:
+            text = f"{spilled} bytes spilled in {kernel} (compiled)"
+            yield Reason(text, {f"spill_store_bytes of {kernel}": spilled}, True)
+
+
+def _by_sizes(one: Choice, own: Choice) -> Iterator[Reason]:
+    scores = one.problem.n_head / own.problem.n_head
+    if scores != 1:
+        yield Reason(f"{scores:.3g} times the scores to exponentiate", {"scores_ratio": scores}, scores > 1)
     for name, ratio, what in (
-        ("scores_ratio", one.problem.n_head / own.problem.n_head, "the scores to exponentiate"),
         ("kv_cache_ratio", one.kv_cache_bytes_per_token / own.kv_cache_bytes_per_token, "the KV cache"),
         ("parameters_ratio", one.parameters / own.parameters, "the parameters"),
     ):
         if ratio != 1:
-            numbers[name] = ratio
-            reasons.append(f"{ratio:.3g} times {what}")
-    return ", ".join(reasons), numbers
+            yield Reason(f"{ratio:.3g} times {what}", {name: ratio}, None)
 
 
 def _in_turn(prediction: Prediction) -> float:
