@@ -124,6 +124,7 @@ def user_launch(
         raise BadInput(f"{kernel.__name__} has no argument {unknown[0]}; it has {', '.join(names)}")
     plain = [name for name in names if name not in constexprs]
     types = _types(kernel.__name__, signature, plain)
+    _check_types(types)
     hinted = {name for name, kind in types.items() if kind.endswith(":16")}
     if divisible_by_16 is not None:
         hinted |= set(divisible_by_16)
@@ -145,6 +146,18 @@ def user_launch(
         divisible_by_16=tuple(name for name in plain if name in hinted),
         useful_mma_flops=useful_mma_flops,
     )
+
+
+def _check_types(types: Mapping[str, str]) -> None:
+    from triton.runtime.jit import type_canonicalisation_dict
+
+    known = {"i1", *type_canonicalisation_dict.values()} - {"void"}
+    for name, kind in types.items():
+        value = kind.removesuffix(":16").removeprefix("*").removeprefix("k")
+        if value not in known and not value.startswith("tensordesc<"):
+            raise BadInput(
+                f"{name}: {kind} is no type of Triton's; has {', '.join(sorted(known))}, * before a pointer's"
+            )
 
 
 def _types(kernel: str, signature: Mapping[str, str] | str, plain: list[str]) -> dict[str, str]:
