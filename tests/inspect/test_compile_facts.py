@@ -212,7 +212,7 @@ def test_kernel_that_does_not_compile():
     ("change", "message"),
     [
         ({"signature": "*bf16,*bf16"}, "6 arguments"),
-        ({"signature": {**TYPES, "q": "*fp99"}}, "q: *fp99 is no type of Triton's; has bf16, fp16,"),
+        ({"signature": TYPES.replace("*bf16", "*fp99", 1)}, "q: *fp99 is no type of Triton's; has bf16, fp16,"),
         ({"signature": {"q": "*bf16"}}, "no type for k, v, out, seq_len, row_stride"),
         ({"constexprs": {**EXACT, "nothing": 1}}, "no argument nothing"),
         ({"divisible_by_16": ["nothing"]}, "nothing"),
