@@ -6,7 +6,8 @@ table, so that what sets them apart is what their names say:
 triton_exact           head_dim rounded up to 16 (225 to 240 as 256); 16-byte loads wherever addresses allow.
 triton_padded          the width padded to the next power of two: what most Triton kernels do (72 as 128).
 triton_scalar_loads    exact width, run-time strides without a hint: where head_dim is no multiple of 16
-                       elements, Triton can't prove that rows are aligned, and loads 2 bytes at a time.
+                       elements, Triton can't prove that rows are aligned, and loads 2 bytes at a time (and no
+                       tensor descriptors, which some tiles of 9.0 read by).
 triton_per_head_block  one block for each (batch, head), walking over the query tiles: fewer blocks than a
                        GPU has SMs leave the others idle.
 
