@@ -112,4 +112,11 @@ def _say(text: str) -> None:
 def script() -> None:
     """Entry point of the console script."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(main())
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # The interpreter flushes again, and would make of a reader that left an exit code of its own, 120.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)

@@ -188,7 +188,7 @@ def test_a_report_whose_reader_leaves_is_whole(tmp_path: Path) -> None:
     done = piped('"$@" --json | true', "report", str(RUN), "--csv", str(file), PYTHONUNBUFFERED="1")
     assert (done.returncode, done.stderr) == (0, b"")
     assert file.read_text().count("\n") == len((RUN / "records.jsonl").read_text().splitlines()) + 1
-    done = piped('"$@" 2>&1 | true', "report", str(RUN), "--csv", str(file))
+    done = piped('{ sleep 0.3; "$@" 2>&1; } | true', "report", str(RUN), "--csv", str(file))
     assert (done.returncode, done.stdout) == (0, b"")
 
 
