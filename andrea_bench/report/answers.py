@@ -87,16 +87,16 @@ def _interpreted(row: Row) -> bool:
     return row.record.kernel.startswith("triton_") and row.record.device.startswith("cpu")
 
 
-def _sentence(text: str, row: Row, against: Row, paired: Ratio) -> Sentence:
+def _sentence(text: str, row: Row, against: Row, found: "Ratio | Misalignment") -> Sentence:
     return Sentence(
         text=text,
         suite=row.record.suite,
         kernel=row.record.kernel,
         against=against.record.kernel,
         problem=row.record.problem,
-        ratio=paired.ratio,
-        low=paired.low,
-        high=paired.high,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
         cell_ids=[row.record.cell_id, against.record.cell_id],
     )
 
@@ -119,6 +119,11 @@ class Misalignment:
     cost: float
     low: float
     high: float
+
+    @property
+    def ratio(self) -> float:
+        """The cost, by the name that it has in a Ratio."""
+        return self.cost
 
 
 def misalignments(groups: Iterable[GroupRows]) -> list[Misalignment]:
@@ -182,7 +187,7 @@ def padding_cost(groups: Iterable[GroupRows]) -> Sentence | None:
         f"for {_more(work)} useful work: {_more(one.cost)} per useful FLOP ({one.cost:.2f}, {one.low:.2f} to "
         f"{one.high:.2f}; unpaired)"
     )
-    return _of_misalignment(text, one)
+    return _sentence(text, one.row, one.base, one)
 
 
 def _more(ratio: float) -> str:
@@ -208,24 +213,9 @@ def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
             f"{where(record.problem, record.device)}, {record.kernel}: {name} {one.width} takes {change} time "
             f"per useful FLOP than {one.base_width} ({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)"
         )
-        sentence = _of_misalignment(text, one)
+        sentence = _sentence(text, one.row, one.base, one)
         if padding is None or sentence.cell_ids != padding.cell_ids:
             yield sentence
-
-
-def _of_misalignment(text: str, one: Misalignment) -> Sentence:
-    record = one.row.record
-    return Sentence(
-        text=text,
-        suite=record.suite,
-        kernel=record.kernel,
-        against=record.kernel,
-        problem=record.problem,
-        ratio=one.cost,
-        low=one.low,
-        high=one.high,
-        cell_ids=[record.cell_id, one.base.record.cell_id],
-    )
 
 
 # ---- layer: the whole beside the sum of its stages ---------------------------------------------------
