@@ -137,6 +137,8 @@ def write_whole(file: Path, content: bytes) -> None:
     """Replace `file` by `content` or leave it as it was: written beside it, synced, then renamed.
 
     Raises BadInput naming the file and the cause; no stray file stays behind."""
+    if file.name == "-":
+        raise BadInput("-: is no file's name here; name a file")
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")

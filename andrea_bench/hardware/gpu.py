@@ -198,7 +198,7 @@ def find_gpu(name: "str | Gpu") -> Gpu:
         return name
     if name in gpus():
         return gpus()[name]
-    if name.lower().startswith(("gfx", "hip")):
+    if re.match(r"gfx|hip|mi\d|radeon|rx_?\d", name.lower()):
         raise BadInput(f"{name}: AMD GPUs are not in the catalogue; see `andrea-bench list gpus`")
     targets = {a.target: a for a in architectures().values()}
     asked = re.fullmatch(r"(sm_\d+)[af]?", name)

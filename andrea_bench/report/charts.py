@@ -21,6 +21,7 @@ BEHIND = "#8C8C8C"  # of what stands behind the marks: reads on white and on bla
 WIDTH = 420
 ROW_HEIGHT = 28
 LETTERS = 14
+NOTE_WIDTH, NOTE_HEIGHT = 84, 15  # what "112: +30 %" takes in LETTERS, with room around it
 Values = Sequence[dict[str, Any]]
 
 
@@ -76,8 +77,10 @@ def lines(
         x=across, y=up, color=colour, shape=shape, description="about:N"
     )
     layers = line + span + point
-    if any(v.get("note") for v in values):
-        named = base.transform_filter("isValid(datum.note)").mark_text(color="currentColor", dy=-12, aria=False)
+    for height, noted in enumerate(_note_rows(values)):
+        named = alt.Chart(alt.Data(values=noted)).mark_text(
+            color="currentColor", dy=-12 - NOTE_HEIGHT * height, aria=False
+        )
         layers += named.encode(x=across, y=up, text="note:N")
     if not steps:
         return _styled(layers.properties(width=WIDTH, height=280))
@@ -91,6 +94,20 @@ def lines(
         strokeDash=alt.StrokeDash("series:N", title=behind, legend=_legend()),
     )
     return _styled(alt.layer(drawn, layers).resolve_scale(y="independent").properties(width=WIDTH, height=280))
+
+
+def _note_rows(values: Values) -> list[list[dict[str, Any]]]:
+    """The values with a note, from left to right; one that would touch its left neighbour stands a row higher."""
+    noted = sorted((v for v in values if v.get("note")), key=lambda v: v["x"])
+    span = max((v["x"] for v in values), default=0) - min((v["x"] for v in values), default=0)
+    rows: list[list[dict[str, Any]]] = []
+    for value in noted:
+        free = [row for row in rows if (value["x"] - row[-1]["x"]) * WIDTH >= NOTE_WIDTH * span]
+        if free:
+            free[0].append(value)
+        else:
+            rows.append([value])
+    return rows
 
 
 def ratios(values: Values, unit: str, colours: dict[str, str]) -> alt.TopLevelMixin:

@@ -27,7 +27,7 @@ class Causes:
     def of(self, base: Record, head: Record) -> list[str]:
         """What is different about one cell, a line each: the nearest causes first."""
         found = []
-        if base.selected_backend and head.selected_backend and base.selected_backend != head.selected_backend:
+        if _other_backend(base, head):
             found.append(f"selected backend: {base.selected_backend} -> {head.selected_backend}")
         hashes = base.code.kernel_source_hash, head.code.kernel_source_hash
         if all(hashes) and hashes[0] != hashes[1]:
@@ -39,6 +39,18 @@ class Causes:
         for field in FACT_FIELDS:
             if before and after and before.get(field) != after.get(field):
                 yield f"Facts of {record.kernel}: {field} {before.get(field)} -> {after.get(field)}"
+
+
+def _other_backend(base: Record, head: Record) -> bool:
+    """Whether another implementation ran. On a CPU operators are listed, the longest first, and short ones come and
+    go from call to call: there the longest of each side must be one that the other side has not."""
+    before, after = base.selected_backend, head.selected_backend
+    if not before or not after:
+        return False
+    if not head.device.startswith("cpu"):
+        return before != after
+    lists = before.split(", "), after.split(", ")
+    return lists[0][0] not in lists[1] or lists[1][0] not in lists[0]
 
 
 def _run_wide(base: StoredRun, head: StoredRun) -> Iterator[str]:

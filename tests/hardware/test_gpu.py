@@ -134,6 +134,9 @@ def test_a_target_has_limits_and_no_product() -> None:
         ("H100_sxm5", "h100_sxm5_80gb"),
         ("sm_999", "sm_120"),
         ("gfx942", "AMD"),
+        ("mi300x", "AMD"),
+        ("MI250", "AMD"),
+        ("rx_7900", "AMD"),
         ("", "known"),
     ],
 )

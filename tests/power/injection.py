@@ -42,12 +42,13 @@ SLOW = """\
         canonical=lambda packed: packed_views(packed, problem),
     )
 """
-# Of the extra matmul: its depth alone changes, since time grows by steps with columns (by the width of vectors).
-ROWS, COLUMNS = 8, 48
+# Of the extra matmul: its depth alone changes, since time grows by steps with columns (by the width of vectors). It
+# changes in steps that keep rows aligned, or the time would jump about.
+ROWS, COLUMNS, DEPTH_STEP = 8, 48, 8
 TOLERANCE = 0.005  # of the aim: half a percentage point
 SEARCH_PAIRS, SEARCHES = 8, 6
 NEAR = 0.05  # a smaller change of depth than this share ends the search
-CHECKS = 3
+CHECKS = 5
 
 Report = Callable[[str], None]
 Depths = dict[int, int]  # of the extra matmul, by seq_len
@@ -81,14 +82,15 @@ class Injected:
 
 def nearer(seen: Sequence[Injected], aim: float) -> int:
     """The depth that should come nearest to the aim: by the line through all that was seen of a cell, each pair
-    counting alike; in proportion, as long as there is no such line. At most twice the last depth, at least half."""
+    counting alike; in proportion, as long as there is no such line. At most twice the last depth, at least half, to
+    DEPTH_STEP."""
     last = seen[-1]
     pairs = [one for one in seen for _ in range(one.pairs)]
     best = last.depth * aim / last.slowdown if last.slowdown > 0 else math.inf
     if len({one.depth for one in seen}) > 1:
         slope, start = linear_regression([one.depth for one in pairs], [one.slowdown for one in pairs])
         best = (aim - start) / slope if slope > 0 else best
-    return max(1, round(min(max(best, last.depth / 2), 2 * last.depth)))
+    return DEPTH_STEP * max(1, round(min(max(best, last.depth / 2), 2 * last.depth) / DEPTH_STEP))
 
 
 class TrialRepository:
@@ -160,10 +162,10 @@ def measure_injection(repository: TrialRepository, depths: Depths, pairs: int, s
 def calibrate(
     repository: TrialRepository, aim: float, depths: Depths | None, check_pairs: int, report: Report
 ) -> list[Injected]:
-    """Extra work that makes the SLOWED kernel slower by `aim`, as check_pairs fresh pairs show it.
+    """Extra work that makes the SLOWED kernel slower by `aim`, as check_pairs fresh pairs show it for each cell.
 
-    depths: where to start with checks; None: they are searched first. Raises NotReached where no check's interval
-    lies within the tolerance."""
+    depths: where to start with checks; None: they are searched first. A cell whose check holds keeps its depth while
+    others are looked for. Raises NotReached where for some cell no check's interval lies within the tolerance."""
     seen: dict[int, list[Injected]] = {seq_len: [] for seq_len in SEQ_LENS}
 
     def measured(pairs: int, seed: int, what: str) -> list[Injected]:
@@ -180,11 +182,13 @@ def calibrate(
             depths = {seq_len: nearer(known, aim) for seq_len, known in seen.items()}
             if all(abs(depths[one.seq_len] / one.depth - 1) <= NEAR for one in found):
                 break
+    held: dict[int, Injected] = {}
     for number in range(CHECKS):
         found = measured(check_pairs, 5000 + number, "checked")
-        if all(one.holds(aim) for one in found):
-            return found
-        depths = {seq_len: nearer(known, aim) for seq_len, known in seen.items()}
+        held |= {one.seq_len: one for one in found if one.holds(aim)}
+        if len(held) == len(SEQ_LENS):
+            return [held[seq_len] for seq_len in SEQ_LENS]
+        depths = {n: held[n].depth if n in held else nearer(known, aim) for n, known in seen.items()}
     raise NotReached(
         f"{100 * aim:g} % could not be shown to within {100 * TOLERANCE:g} percentage points: the machine "
         f"is too noisy for {check_pairs} pairs ({'; '.join(one.told() for one in found)})"

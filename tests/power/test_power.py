@@ -39,9 +39,9 @@ def test_a_slowdown_is_shown_where_its_whole_interval_is_near(slowdown: float, h
 @pytest.mark.parametrize(
     ("seen", "depth"),
     [
-        ([(100, 0.05)], 100), ([(100, 0.04)], 125), ([(100, 0.1)], 50), ([(100, 0.5)], 50), ([(100, 0.01)], 200),
-        ([(100, -0.01)], 200), ([(100, 0.02), (200, 0.03)], 400), ([(100, 0.02), (200, 0.03), (400, 0.05)], 400),
-        ([(100, 0.03), (200, 0.02)], 400), ([(200, 0.02), (100, 0.03)], 167),  # falls: in proportion to the last
+        ([(96, 0.05)], 96), ([(96, 0.04)], 120), ([(96, 0.1)], 48), ([(96, 0.5)], 48), ([(96, 0.01)], 192),
+        ([(96, -0.01)], 192), ([(100, 0.02), (200, 0.03)], 400), ([(100, 0.02), (200, 0.03), (400, 0.05)], 400),
+        ([(100, 0.03), (200, 0.02)], 400), ([(200, 0.02), (100, 0.03)], 168),  # falls: in proportion to the last
     ],
 )  # fmt: skip
 def test_the_search_follows_the_line_through_all_it_saw(seen: list[tuple[int, float]], depth: int) -> None:
@@ -78,7 +78,22 @@ def test_a_machine_too_noisy_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(injection, "measure_injection", bench.measure)
     with pytest.raises(NotReached, match="5 % could not be shown"):
         calibrate(Any, 0.05, {64: 4000, 128: 8000}, 30, lambda text: None)  # type: ignore[arg-type]
-    assert [pairs for _, pairs, _ in bench.asked] == [30] * 3  # what is known already is only checked
+    assert [pairs for _, pairs, _ in bench.asked] == [30] * 5  # what is known already is only checked
+
+
+def test_a_cell_that_was_shown_keeps_its_depth_while_others_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each check one cell's interval is too wide, in turn."""
+    bench = Bench(half=0.002)
+
+    def measure(*asked: Any) -> list[Injected]:
+        first, second = bench.measure(*asked)
+        wide = dataclasses.replace(first, low=first.low - 0.01)
+        return [first, dataclasses.replace(second, low=second.low - 0.01)] if len(bench.asked) == 1 else [wide, second]
+
+    monkeypatch.setattr(injection, "measure_injection", measure)
+    found = calibrate(Any, 0.05, {64: 4000, 128: 8000}, 30, lambda text: None)  # type: ignore[arg-type]
+    assert [(one.seq_len, one.depth) for one in found] == [(64, 4000), (128, 8000)]
+    assert len(bench.asked) == 2 and bench.asked[1][0][64] == 4000
 
 
 def gate(verdict: str, slowed: str | None = None, other: str = "same") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from andrea_bench.calibration import Calibration, Ceilings
 from andrea_bench.cli.main import main
 from andrea_bench.cli.report import _measured_ceiling
 from andrea_bench.hardware import find_gpu
-from andrea_bench.report.charts import svg
+from andrea_bench.report.charts import lines, svg
 from andrea_bench.report.content import Chart, CompiledFacts, Page, Said, Subject, Table
 from andrea_bench.report.pages import pages
 from andrea_bench.report.rows import group_rows
@@ -207,6 +207,19 @@ def test_cliffs_are_named_with_their_cost_beside_their_own_neighbour(tmp_path: P
     chart = next(c for c in charts(one) if "(alignment)" in c.title)
     notes = [mark["note"] for mark in marks(chart, "text") if mark["note"]]
     assert "17: +88 %" in notes
+
+
+def test_notes_that_would_touch_stand_one_above_the_other() -> None:
+    def heights(*at: int) -> dict[int, float]:
+        values = [{"series": "sdpa", "x": x, "value": 1.0, "low": 1.0, "high": 1.0, "about": "", "note": f"{x}: +30 %"}
+                  for x in at]  # fmt: skip
+        drawn = lines(values, "head_dim", "us", zero=False).to_dict()
+        texts = [layer for layer in drawn["layer"] if layer["mark"]["type"] == "text"]
+        return {value["x"]: layer["mark"]["dy"] for layer in texts for value in layer["data"]["values"]}
+
+    # Of a span of 128 on 420 pixels, 8 are 26 pixels: less than a note takes; 32 are 105.
+    assert heights(0, 32, 128) == {0: -12, 32: -12, 128: -12}
+    assert heights(0, 72, 80, 88, 128) == {0: -12, 72: -12, 80: -27, 88: -42, 128: -12}
 
 
 # ---- answers -----------------------------------------------------------------------------------------

@@ -268,6 +268,7 @@ def test_pictures_are_linked_from_markdown_beside_them(tmp_path: Path) -> None:
         (["--html", "x.html"], "name a Run"),
         ([str(RUN)], "say what to write"),
         ([str(RUN), "--html", "/dev/full/x.html"], "can't be written"),
+        ([str(RUN), "--markdown", "-"], "name a file"),
         (["no-such-run", "--html", "x.html"], "no such Run"),
         (["--facts", str(FIXTURES / "facts_small.json"), "--csv", "x.csv"], "cells of Runs"),
     ],

@@ -319,6 +319,28 @@ def test_likely_causes_are_named(write_run: WriteRun) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("device", "before", "after", "named"),
+    [
+        ("cpu", "aten::mm, aten::copy_", "aten::mm", False),  # just under a tenth this time
+        ("cpu", "aten::mm, aten::copy_", "aten::copy_, aten::mm", False),
+        ("cpu:threads=2", "aten::mm, aten::copy_", "aten::mm, aten::add", False),
+        ("cpu", "aten::mm, aten::copy_", "aten::bmm, aten::mm", True),
+        ("cpu", "aten::mm, aten::bmm", "aten::bmm", True),
+        ("cuda", "gemm<64, 128>", "gemm<64, 64>", True),
+    ],
+)
+def test_a_short_operator_that_comes_or_goes_is_no_other_backend(
+    device: str, before: str, after: str, named: bool, write_run: WriteRun
+) -> None:
+    base, head = (
+        write_run(name, [make_record(medians_us=medians, device=device, selected_backend=backend)])
+        for name, medians, backend in (("a", BASE, before), ("b", times(1.5), after))
+    )
+    (cell,) = judge(read_run(base), read_run(head), Policy()).cells
+    assert cell.likely_causes == ([f"selected backend: {before} -> {after}"] if named else [])
+
+
 def test_changes_below_what_a_clock_tells_are_none(write_run: WriteRun) -> None:
     """0.40 to 0.48 us is 20 %, but less than a call of the clock."""
     document = judged(write_run, [make_record(medians_us=[us * 4e-3 for us in BASE])],

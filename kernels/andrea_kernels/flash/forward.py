@@ -193,7 +193,10 @@ def walk_keys(
     DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """Take in the keys first_key .. last_key, a multiple of BLOCK_N of them unless MASKED; k and v by describe_rows."""
-    for start in range(first_key, last_key, BLOCK_N):
+    # Wide rows whose keys come 32 at a time are those that fill the registers. Without a causal mask one tile at most
+    # is masked: there it is loaded without stages ahead.
+    ONE_STAGE: tl.constexpr = MASKED and not CAUSAL and HEAD_DIM > 64 and BLOCK_N <= 32
+    for start in tl.range(first_key, last_key, BLOCK_N, num_stages=1 if ONE_STAGE else None):
         k_tile = load_tile(k, start, kv_len, k_row, BLOCK_N, HEAD_DIM, PARTS, MASKED, EMULATE_BF16, DESCRIPTORS)
         scores = dot_rows(q, k_tile, PRECISION)  # (BLOCK_M, BLOCK_N)
         if MASKED:

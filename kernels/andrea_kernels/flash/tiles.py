@@ -62,7 +62,7 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
     (80, 16, "forward"): Tile(128, 128, 8, 3),
     (80, 32, "forward"): Tile(128, 64, 4, 3),
-    (80, 96, "forward"): Tile(128, 32, 4, 3),  # 88 without a mask spills 24 bytes; clean tiles bind 27 % earlier
+    (80, 96, "forward"): Tile(128, 32, 4, 3),
     (80, 112, "forward"): Tile(64, 32, 4, 1),  # three parts; all others spill 4 bytes or more at head_dim 104
     (80, 192, "forward"): Tile(128, 64, 8, 2),
     (80, 256, "forward"): Tile(64, 64, 4, 2),
