@@ -196,7 +196,8 @@ class StructureBenchmark:
     def setup_cache(self) -> dict[tuple[str, int, str], Values]:
         """The facts of all combinations, compiled once a commit; unchanged code comes from the cache on disk."""
         from andrea_bench.inspect.cache import AnalysisCache
-        from andrea_bench.inspect.survey import Options, survey
+        from andrea_bench.inspect.pipeline import Options
+        from andrea_bench.inspect.survey import survey
 
         found: dict[tuple[str, int, str], Values] = {}
         options = Options(cache=AnalysisCache())

@@ -14,7 +14,7 @@ from andrea_bench.claims.specialisation import head_specialisation
 from andrea_bench.hardware import Gpu
 from andrea_bench.inspect import Facts, survey
 from andrea_bench.inspect.cache import AnalysisCache
-from andrea_bench.inspect.survey import Options
+from andrea_bench.inspect.pipeline import Options
 from andrea_bench.kernel import find_kernel
 from andrea_bench.record import Record
 

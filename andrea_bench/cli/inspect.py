@@ -16,8 +16,8 @@ from andrea_bench.errors import BadInput
 if TYPE_CHECKING:
     from andrea_bench.inspect.document import FactsDocument
     from andrea_bench.inspect.facts import Facts
+    from andrea_bench.inspect.pipeline import Options
     from andrea_bench.inspect.summary import Table
-    from andrea_bench.inspect.survey import Options
     from andrea_bench.kernel import Kernel
 
 # Consumer, data-centre and newest boards, one for each kind of matrix instruction.
@@ -103,7 +103,7 @@ def _gpus_of(baseline: "FactsDocument | None") -> list[str]:
 def _options(dump: tuple[str, str] | None, time_limit_s: float, jobs: int | None, no_cache: bool) -> "Options":
     from andrea_bench.errors import unknown_name
     from andrea_bench.inspect.cache import AnalysisCache
-    from andrea_bench.inspect.survey import DUMPS, Options
+    from andrea_bench.inspect.pipeline import DUMPS, Options
 
     if not 0 < time_limit_s < 1e9:
         raise BadInput(f"--time-limit {time_limit_s:g} is not a positive number of seconds")

@@ -6,7 +6,7 @@ from typing import Any
 from andrea_bench.hardware import Gpu
 from andrea_bench.inspect import Facts, survey
 from andrea_bench.inspect.cache import AnalysisCache
-from andrea_bench.inspect.survey import Options
+from andrea_bench.inspect.pipeline import Options
 from andrea_bench.kernel import find_kernel, kernels
 from andrea_bench.problem import Problem
 

@@ -3,7 +3,6 @@
 Nothing here depends on a product, only on the architecture that was compiled for, so it can be cached.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -106,10 +105,9 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     unknown: dict[str, str]
 
 
-def analyse(binary: Binary) -> Analysis:
-    """Raises ValueError where the compiler's report or the disassembly lacks the kernel."""
+def analyse(binary: Binary, code: sass.Code) -> Analysis:
+    """Of a binary and its code. Raises ValueError where the compiler's report lacks the kernel."""
     resources = read_resources(binary.log, binary.name)
-    code = sass.parse(binary.sass, binary.name)
     loop = sass.main_loop(code, matrix.is_matrix)
     body = code.instructions if loop is None else loop
     warps = binary.threads_per_block // WARP_SIZE
@@ -143,7 +141,7 @@ def analyse(binary: Binary) -> Analysis:
         loop_instructions=None if loop is None else len(loop),
         kernel_instructions=len(code.instructions),
         work=_work(body, roots, [matrices[i.address] for i in body if i.address in matrices], warps),
-        code_hash=_code_hash(code),
+        code_hash=code.digest,
         compile_seconds=binary.seconds,
         unknown=unknown,
     )
@@ -230,7 +228,9 @@ def _unknowns(
         unknown["loop_instructions"] = (
             "indirect jumps hide the loops" if code.indirect else "no loop holds the work; counts are the kernel's"
         )
-    if code.other_functions:
+    if code.unread:
+        unknown["kernel_instructions"] = f"{code.unread} instructions could not be read, and are not counted"
+    elif code.other_functions:
         unknown["kernel_instructions"] = f"functions that are called are left out: {', '.join(code.other_functions)}"
     if specialised:
         unknown["unit_cycles"] = "warps are specialised: only the loop with the matrix instructions was counted"
@@ -259,9 +259,3 @@ def _work(
         shared_memory_bytes=shared,
         load_store_lanes=_count(roots, LOAD_STORE_UNIT) * threads,
     )
-
-
-def _code_hash(code: sass.Code) -> str:
-    """Changes exactly when the instructions do; the binary itself also holds paths and line numbers."""
-    text = "\n".join(f"{i.predicate} {i.opcode} {i.operands}" for i in code.instructions)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -87,7 +87,7 @@ def _constant(value: object) -> str:
 
 
 # The modules that turn a source into an Analysis.
-_READERS = ("analysis", "compile", "dots", "matrix", "resources", "sass", "toolchain")
+_READERS = ("analysis", "compile", "disassembly", "dots", "matrix", "resources", "sass", "toolchain")
 
 
 @cache

@@ -1,18 +1,17 @@
-"""Machine code as nvdisasm prints it: instructions, control flow, and the main loop.
+"""Machine code as nvdisasm prints it in its raw mode: instructions, control flow, and the main loop.
 
 The main loop is found from the control flow: blocks, dominators, natural loops (a back edge whose target
 dominates its source). Out-of-line wait loops that jump back into a loop are so told apart from the loop.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 _INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
-_LABEL = re.compile(r"^([.$]\S+):\s*$")
-_TARGET = re.compile(r"`\(([^)]+)\)")
-_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^\s,]+?),")
-# Root opcodes that move control; the first group has a label among its operands.
+_TARGET = re.compile(r"(?:^|[\s,])0x([0-9a-f]+)$")
+# Root opcodes that move control; the first group has an address as its last operand.
 _JUMPS = ("BRA", "JMP", "CALL")
 _ENDS = ("EXIT", "RET", "BRX", "JMX")
 TRUE_PREDICATES = ("", "PT", "UPT")
@@ -21,7 +20,7 @@ TRUE_PREDICATES = ("", "PT", "UPT")
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One machine instruction: address in bytes, guard predicate ("!P2", "" where none), opcode with its
-    modifiers ("HMMA.16816.F32.BF16"), operands as printed, and the address that it may jump to."""
+    modifiers ("HMMA.16816.F32.BF16"), operands as printed but for the address that it may jump to, and that."""
 
     address: int
     predicate: str
@@ -37,37 +36,43 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Code:
-    """The machine code of one kernel. other_functions: functions of the binary that it doesn't include.
-    indirect: it has jumps whose targets are not printed, so loops may be missed."""
+    """The machine code of one kernel. other_functions: functions of the binary that it doesn't include. unread: how
+    many instructions could not be read. digest: changes exactly when the code does. indirect: it has jumps whose
+    targets are not printed, so loops may be missed."""
 
     instructions: tuple[Instruction, ...]
     other_functions: tuple[str, ...] = ()
+    unread: int = 0
+    digest: str = ""
     indirect: bool = False
     loops: tuple[frozenset[int], ...] = field(default=(), repr=False)
 
 
-def parse(text: str, kernel: str) -> Code:
-    """The code of `kernel` from what `nvdisasm -c` printed. Raises ValueError where it is not in there."""
-    lines, others = _sections(text, kernel)
-    found: list[tuple[int, str, str, str]] = []
-    labels: dict[str, int] = {}
-    waiting: list[str] = []
-    for line in lines:
-        if label := _LABEL.match(line):
-            waiting.append(label[1])
-        elif made := _INSTRUCTION.match(line):
-            address = int(made[1], 16)
-            labels.update((name, address) for name in waiting)
-            waiting = []
-            found.append((address, made[2] or "", made[3], made[4]))
-    if not found:
-        raise ValueError(f"the disassembly holds no instruction of {kernel}")
-    instructions = tuple(
-        Instruction(address, predicate, opcode, operands, _jump_target(opcode, operands, labels))
-        for address, predicate, opcode, operands in found
-    )
-    indirect = any(i.root in ("BRX", "JMX") for i in instructions)
-    return Code(instructions, tuple(others), indirect, tuple(_natural_loops(instructions)))
+def parse(text: str, starts: Sequence[int] = (0,)) -> list[list[Instruction]]:
+    """The instructions of each kernel, of several that `nvdisasm -b` printed one after the other. starts: where each
+    begins, ascending; addresses and targets are counted from there."""
+    found: list[list[Instruction]] = [[] for _ in starts]
+    kernel, start, end = 0, starts[0], starts[1] if len(starts) > 1 else None
+    for line in text.splitlines():
+        if (made := _INSTRUCTION.match(line)) is None:
+            continue
+        address, opcode, operands = int(made[1], 16), made[3], made[4]
+        while end is not None and address >= end:
+            kernel += 1
+            start, end = end, starts[kernel + 1] if kernel + 1 < len(starts) else None
+        target = None
+        if opcode.partition(".")[0] in _JUMPS and (jump := _TARGET.search(operands)):
+            target, operands = int(jump[1], 16) - start, operands[: jump.start()].rstrip(",")
+        found[kernel].append(Instruction(address - start, made[2] or "", opcode, operands, target))
+    return found
+
+
+def make_code(instructions: Sequence[Instruction], relocated: frozenset[int] = frozenset(), **known: Any) -> Code:
+    """Code with its loops. relocated: addresses of instructions that a loader completes, whose target is not known.
+    known: other_functions, unread and digest, where there are any."""
+    placed = tuple(replace(i, target=None) if i.address in relocated else i for i in instructions)
+    indirect = any(i.root in ("BRX", "JMX") for i in placed)
+    return Code(placed, indirect=indirect, loops=tuple(_natural_loops(placed)), **known)
 
 
 def main_loop(code: Code, is_matrix: Callable[[Instruction], bool]) -> tuple[Instruction, ...] | None:
@@ -97,34 +102,11 @@ def main_loop(code: Code, is_matrix: Callable[[Instruction], bool]) -> tuple[Ins
     return tuple(code.instructions[i] for i in sorted(chosen))
 
 
-def _sections(text: str, kernel: str) -> tuple[list[str], list[str]]:
-    """The lines of the kernel's section, and the names of the other code sections."""
-    current: str | None = None
-    lines: list[str] = []
-    others: list[str] = []
-    for line in text.splitlines():
-        if section := _SECTION.match(line):
-            current = section[1]
-            if current != kernel:
-                others.append(current)
-        elif current == kernel:
-            lines.append(line)
-    return lines, others
-
-
-def _jump_target(opcode: str, operands: str, labels: dict[str, int]) -> int | None:
-    if opcode.partition(".")[0] not in _JUMPS:
-        return None
-    label = _TARGET.search(operands)
-    return labels.get(label[1]) if label else None
-
-
 def _is_conditional(instruction: Instruction) -> bool:
-    """Whether the next instruction may follow: a guard, or a condition before the label (`BRA.U !UP0, ...`)."""
+    """Whether the next instruction may follow: a guard, or a condition before the target (`BRA.U !UP0, 0x1230`)."""
     if instruction.predicate not in TRUE_PREDICATES:
         return True
-    condition = instruction.operands.partition("`")[0].strip(" ,")
-    return condition not in TRUE_PREDICATES
+    return instruction.operands not in TRUE_PREDICATES
 
 
 def _successors(instructions: tuple[Instruction, ...], index: int, at: dict[int, int]) -> list[int]:

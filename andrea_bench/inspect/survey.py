@@ -2,31 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from andrea_bench.errors import BadInput, Unsupported
 from andrea_bench.hardware import Gpu
-from andrea_bench.inspect import analysis, compile, targets, toolchain
+from andrea_bench.inspect import targets, toolchain
+from andrea_bench.inspect.analysis import Analysis
 from andrea_bench.inspect.cache import AnalysisCache, request_key
-from andrea_bench.inspect.compile import Failure, Request
+from andrea_bench.inspect.children import Failure
+from andrea_bench.inspect.compile import Request
 from andrea_bench.inspect.facts import Facts, make_facts
+from andrea_bench.inspect.pipeline import DEFAULTS, Options, analyses
 from andrea_bench.kernel import Kernel, TritonLaunch
 from andrea_bench.problem import Problem
-
-DUMPS = ("ttir", "ttgir", "ptx", "sass", "log", "cubin")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How kernels are compiled: jobs at once (None: one a core), the time limit of each, the cache (None:
-    none), and which texts of the compiler go into which folder."""
-
-    jobs: int | None = None
-    time_limit_s: float = 120.0
-    cache: AnalysisCache | None = None
-    dump: tuple[str, ...] = ()
-    dump_folder: Path | None = None
 
 
 @dataclass
@@ -43,7 +31,7 @@ def survey(
     kernels: Sequence[Kernel],
     problems: Iterable[Problem],
     gpus: Iterable[str],
-    options: Options = Options(),
+    options: Options = DEFAULTS,
     done: Callable[[int, int], None] | None = None,
 ) -> list[Facts]:
     """Facts of every kernel launch, for every Problem and GPU, in that order. `done` is called with (compiled,
@@ -59,7 +47,7 @@ def survey(
 
 
 def launch_facts(
-    kernel: str, problem: Problem, gpu: str, launches: Iterable[TritonLaunch], options: Options = Options()
+    kernel: str, problem: Problem, gpu: str, launches: Iterable[TritonLaunch], options: Options = DEFAULTS
 ) -> list[Facts]:
     """Facts of launches that are given, as those of `kernel` with other tiles. Raises BadInput for an unknown
     GPU."""
@@ -225,11 +213,11 @@ def _complete(rows: list[_Row], options: Options, done: Callable[[int, int], Non
         made = request_key(request)
         keys.append(made)
         requests.setdefault(made, request)
-    results: dict[str, analysis.Analysis | Failure] = {}
+    results: dict[str, Analysis | Failure] = {}
     if options.cache is not None and not options.dump:
         results = {key: held for key in requests if (held := options.cache.get(key)) is not None}
     cached = set(results)
-    results.update(_compile({k: r for k, r in requests.items() if k not in results}, options, done))
+    results.update(analyses({k: r for k, r in requests.items() if k not in results}, options, done))
     facts = []
     for row, key in zip(rows, keys, strict=True):
         if key is None or row.gpu is None or row.launch is None:
@@ -252,43 +240,3 @@ def _request(launch: TritonLaunch, gpu: Gpu) -> Request:
         target=targets.target_of(gpu),
         divisible_by_16=tuple(launch.divisible_by_16),
     )
-
-
-def _compile(
-    requests: dict[str, Request], options: Options, done: Callable[[int, int], None] | None
-) -> dict[str, analysis.Analysis | Failure]:
-    keys = list(requests)
-    if not keys:
-        return {}
-    toolchain.warm_up(request.target for request in requests.values())
-    ended = 0
-
-    def one_done(index: int, result: Any) -> None:
-        nonlocal ended
-        ended += 1
-        if options.cache is not None and isinstance(result, analysis.Analysis):
-            options.cache.put(keys[index], result)
-        if done:
-            done(ended, len(keys))
-
-    results = compile.in_children(
-        [_task(requests[key], key, options) for key in keys],
-        jobs=options.jobs,
-        time_limit_s=options.time_limit_s,
-        done=one_done,
-    )
-    return dict(zip(keys, results, strict=True))
-
-
-def _task(request: Request, key: str, options: Options) -> Callable[[], analysis.Analysis]:
-    def task() -> analysis.Analysis:
-        binary = compile.compile_here(request)
-        if options.dump_folder is not None:
-            stem = f"{binary.name}-sm_{request.target}-{key[:8]}"
-            for what in options.dump:
-                content = getattr(binary, what)
-                path = options.dump_folder / f"{stem}.{what}"
-                path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return analysis.analyse(binary)
-
-    return task

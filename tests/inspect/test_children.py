@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,18 @@ from sample_kernels import sample_attention, sample_copy, sample_matmul
 from sample_launch import EXACT, TYPES
 
 from andrea_bench.errors import EnvironmentUnfit
-from andrea_bench.inspect import compile_facts, toolchain
+from andrea_bench.inspect import compile_facts, pipeline, toolchain
 from andrea_bench.inspect.cache import AnalysisCache, request_key
-from andrea_bench.inspect.compile import Failure, Request, in_children
-from andrea_bench.inspect.survey import Options
+from andrea_bench.inspect.children import Failure, Task, in_children
+from andrea_bench.inspect.compile import Binary, Request
+from andrea_bench.inspect.pipeline import Options
 
 COPY = {"signature": "*fp32,*fp32,i32", "constexprs": {"block": 256}}
+
+
+def kept(results: dict[int, Any], at: int, run: Callable[[], Any]) -> Task:
+    """A task whose result goes into `results`."""
+    return Task(run, lambda result: results.update({at: result}) or [])
 
 
 def fail() -> None:
@@ -53,17 +60,92 @@ def test_crash_hang_and_error_take_only_their_child(tmp_path: Path):
         assembler.write_text(str(started.pid))
         started.wait()
 
-    seen: list[int] = []
-    tasks = [lambda: 1, os.abort, hang, fail, lambda: "x" * 2_000_000, lambda: os._exit(3)]
-    results = in_children(tasks, jobs=2, time_limit_s=1.5, done=lambda index, result: seen.append(index))
+    runs = [lambda: 1, os.abort, hang, fail, lambda: "x" * 2_000_000, lambda: os._exit(3)]
+    results: dict[int, Any] = {}
+    in_children([kept(results, at, run) for at, run in enumerate(runs)], jobs=2, time_limit_s=1.5)
     assert results[0] == 1
     assert results[1] == Failure(status="error", reason="the compiler crashed (SIGABRT)")
     assert results[2] == Failure(status="timeout", reason="the compiler took longer than 1.5 s")
     assert results[3] == Failure(status="error", reason="ValueError: last line")
     assert len(results[4]) == 2_000_000
     assert results[5] == Failure(status="error", reason="the compiler crashed (exit code 3)")
-    assert sorted(seen) == list(range(6))
+    assert sorted(results) == list(range(6))
     _wait_until_gone(int(assembler.read_text()))
+
+
+def test_tasks_that_others_lead_to_come_first_and_name_their_tool():
+    seen: list[Any] = []
+
+    def lead_on(result: Any) -> list[Task]:
+        seen.append(result)
+        return [Task(os.abort, lambda found: seen.append(found) or [], tool="nvdisasm")] if result == 1 else []
+
+    in_children([Task(lambda: 1, lead_on), Task(lambda: 2, lead_on)], jobs=1)
+    assert seen == [1, Failure(status="error", reason="nvdisasm crashed (SIGABRT)"), 2]
+
+
+class Cache:
+    """What was put, in order."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def put(self, key: str, analysis: Any) -> None:
+        self.kept.append(key)
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler whose binaries bear the name of the request's signature, and a reader that says how many it read
+    together; the binary `bad` can't be read, and `broken` not compiled."""
+
+    def compile_here(request: Request) -> Binary:
+        name = request.signature["name"]
+        if name == "broken":
+            raise ValueError("not to be compiled")
+        return Binary(name=name, target=request.target, ttir="", ttgir="", ptx="", log="", cubin=b"",
+                      threads_per_block=128, shared_memory_bytes=0, tensor_memory_columns=0, seconds=0.0)  # fmt: skip
+
+    def analyse(binaries: Sequence[Binary]) -> list[str]:
+        if any(binary.name == "bad" for binary in binaries):
+            raise ValueError("nothing in there")
+        return [f"{binary.name}, read among {len(binaries)}" for binary in binaries]
+
+    monkeypatch.setattr("andrea_bench.inspect.compile.compile_here", compile_here)
+    monkeypatch.setattr(pipeline, "_analyse", analyse)
+    monkeypatch.setattr(pipeline.toolchain, "warm_up", lambda targets: None)
+
+
+def requests(*names: str, target: int = 89) -> dict[str, Request]:
+    return {name: Request(None, {"name": name}, {}, 4, 1, target) for name in names}
+
+
+def test_each_target_s_binaries_are_read_together_and_one_that_cannot_be_read_fails_alone(pretend: None):
+    asked = requests("a", "bad", "b", "broken") | requests("c", target=90)
+    cache, told = Cache(), []
+    options = Options(jobs=2, cache=cache)  # type: ignore[arg-type]
+    assert pipeline.analyses(asked, options, lambda *counts: told.append(counts)) == {
+        "a": "a, read among 1", "bad": Failure(status="error", reason="ValueError: nothing in there"),
+        "b": "b, read among 1", "broken": Failure(status="error", reason="ValueError: not to be compiled"),
+        "c": "c, read among 1",
+    }  # fmt: skip
+    assert sorted(cache.kept) == ["a", "b", "c"]
+    assert told == [(done, 5) for done in range(1, 6)]
+    del asked["bad"]
+    assert pipeline.analyses(asked, Options(), None)["b"] == "b, read among 2"
+
+
+def test_what_was_read_before_an_interruption_is_kept(pretend: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pipeline, "GROUP", 2)
+    cache = Cache()
+
+    def interrupt(done: int, whole: int) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.analyses(requests(*"abcdefgh"), Options(jobs=1, cache=cache), interrupt)  # type: ignore[arg-type]
+    assert cache.kept == ["a", "b", "c", "d"]
 
 
 def test_hanging_compiler_is_a_row(monkeypatch: pytest.MonkeyPatch):
@@ -76,7 +158,7 @@ def test_second_time_nothing_is_compiled(tmp_path: Path, monkeypatch: pytest.Mon
     options = Options(cache=AnalysisCache(tmp_path))
     first = compile_facts(sample_copy, gpu="rtx_4090", options=options, **COPY)
     assert (first.status, first.cached) == ("ok", False)
-    monkeypatch.setattr("andrea_bench.inspect.compile.in_children", lambda *a, **k: pytest.fail("compiled again"))
+    monkeypatch.setattr(pipeline, "in_children", lambda *a, **k: pytest.fail("compiled again"))
     again = compile_facts(sample_copy, gpu="rtx_4090", options=options, **COPY)
     # Another product of the same architecture is the same code.
     other = compile_facts(sample_copy, gpu="l4", options=options, **COPY)

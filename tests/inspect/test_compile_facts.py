@@ -16,9 +16,11 @@ from sample_launch import EXACT, PADDED, POINTERS, TYPES, USEFUL_72
 
 from andrea_bench.errors import BadInput
 from andrea_bench.hardware import find_gpu
-from andrea_bench.inspect import compile_facts, toolchain
+from andrea_bench.inspect import compile_facts, disassembly, toolchain
 from andrea_bench.inspect.analysis import analyse
-from andrea_bench.inspect.compile import Binary, Request, compile_here, in_children
+from andrea_bench.inspect.children import Task, in_children
+from andrea_bench.inspect.compile import Binary, Request, compile_here
+from andrea_bench.inspect.disassembly import code_sections, disassemble, listing
 from andrea_bench.inspect.facts import HEAD, make_facts
 from andrea_bench.inspect.survey import user_launch
 
@@ -39,8 +41,10 @@ def binaries() -> dict[str, Binary]:
         return lambda: compile_here(Request(sample_attention, types, constants, 4, 2, target, tuple(POINTERS)))
 
     toolchain.warm_up([89, 90, 100, 120])
-    made = in_children([task(gpu) for gpu in GPUS])
-    return dict(zip(GPUS, made, strict=True))
+    made: dict[str, Any] = {}
+    in_children([Task(task(gpu), lambda binary, gpu=gpu: made.update({gpu: binary}) or []) for gpu in GPUS])
+    assert any("0 bytes spill stores" not in binary.log for binary in made.values())
+    return made
 
 
 def tool(name: str, *arguments: object) -> str:
@@ -56,7 +60,8 @@ def test_facts_equal_what_nvidias_tools_print(gpu: str, binaries: dict[str, Bina
     head = dict.fromkeys(HEAD) | {"kernel": "k", "gpu": gpu, "compute_capability": entry.compute_capability}
     head = {**head, "direction": "forward"}
     del head["status"], head["reason"]
-    facts = make_facts(head, analyse(binary), launch, entry, cached=False)
+    (code,) = disassemble(binary.target, [(binary.name, binary.cubin)])
+    facts = make_facts(head, analyse(binary, code), launch, entry, cached=False)
     assert facts.status == "ok"
     cubin, ptx = tmp_path / "k.cubin", tmp_path / "k.ptx"
     cubin.write_bytes(binary.cubin)
@@ -88,6 +93,83 @@ def test_facts_equal_what_nvidias_tools_print(gpu: str, binaries: dict[str, Bina
         counted[one.instruction] += one.total
     assert dict(counted) == matrix
     assert matrix
+
+
+def printed_alone(cubin: bytes) -> tuple[list[tuple[int, str]], dict[int, int]]:
+    """Address and opcode of each instruction, and where jumps lead, by the listing for readers: it has labels where the
+    raw mode has addresses of all kernels one after the other."""
+    printed, jumps, labels, waiting = [], {}, {}, []
+    for line in listing(cubin).splitlines():
+        if label := re.match(r"([.$]\S+):\s*$", line):
+            waiting.append(label[1])
+        elif made := re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@\S+ )?([A-Z][\w.]*)(.*);", line):
+            labels |= dict.fromkeys(waiting, int(made[1], 16))
+            waiting = []
+            printed.append((int(made[1], 16), made[2]))
+            if made[2].startswith(("BRA", "CALL", "JMP")) and (to := re.search(r"`\((\S+)\)", made[3])):
+                jumps[int(made[1], 16)] = to[1]
+    return printed, {at: labels[to] for at, to in jumps.items()}
+
+
+def test_of_several_binaries_each_is_read_as_nvdisasm_prints_it_alone(binaries: dict[str, Binary]):
+    groups = {binary.target: [binary] for binary in binaries.values()} | {80: [], 86: []}
+    for target, group in groups.items():
+        for block in (256, 1024):
+            types = {"source": "*fp32", "target": "*fp32", "size": "i32"}
+            group.append(compile_here(Request(sample_copy, types, {"block": block}, 4, 1, target)))
+        codes = disassemble(target, [(binary.name, binary.cubin) for binary in group])
+        for binary, code in zip(group, codes, strict=True):
+            printed, jumps = printed_alone(binary.cubin)
+            assert [(i.address, i.opcode) for i in code.instructions] == printed
+            assert {i.address: i.target for i in code.instructions if i.target is not None} == jumps
+            assert jumps and code.unread == 0
+        assert len({code.digest for code in codes}) == len(codes)
+
+
+def test_what_could_not_be_read_says_so(binaries: dict[str, Binary], monkeypatch: pytest.MonkeyPatch):
+    binary = binaries["rtx_4090"]
+    kernel = [(binary.name, binary.cubin)]
+    (code,) = disassemble(89, kernel)
+    assert "kernel_instructions" not in analyse(binary, code).unknown
+    read = disassembly._nvdisasm
+    monkeypatch.setattr(disassembly, "_nvdisasm", lambda *asked: read(*asked).replace(" EXIT ", " ??? "))
+    (code,) = disassemble(89, kernel)
+    said = analyse(binary, code).unknown["kernel_instructions"]
+    assert said == f"{code.unread} instructions could not be read, and are not counted" and code.unread > 0
+
+
+CALLS = """
+.version 8.0
+.target sm_89
+.address_size 64
+.extern .func (.param .b32 made) helper (.param .b32 given);
+.visible .entry calls (.param .u64 place) {
+  .reg .b32 %r<3>; .reg .b64 %d<2>;
+  ld.param.u64 %d1, [place];
+  ld.global.b32 %r1, [%d1];
+  { .param .b32 given; .param .b32 made; st.param.b32 [given], %r1; call (made), helper, (given);
+    ld.param.b32 %r2, [made]; }
+  st.global.b32 [%d1], %r2;
+  ret;
+}
+.visible .func other () { ret; }
+"""
+
+
+def test_a_call_that_a_linker_completes_leads_nowhere_yet(tmp_path: Path):
+    (tmp_path / "calls.ptx").write_text(CALLS)
+    cubin = tmp_path / "calls.cubin"
+    subprocess.run([toolchain.ptxas(89), "-c", "--gpu-name=sm_89", tmp_path / "calls.ptx", "-o", cubin], check=True)
+    assert "`(helper)" in listing(cubin.read_bytes())
+    (code,) = disassemble(89, [("calls", cubin.read_bytes())])
+    assert code.other_functions == ("other",)
+    calls = [i for i in code.instructions if i.root == "CALL"]
+    assert calls and all(i.target is None for i in calls)
+    assert code_sections(cubin.read_bytes())["calls"].relocated >= {i.address for i in calls}
+    with pytest.raises(ValueError, match="no code of missing"):
+        disassemble(89, [("missing", cubin.read_bytes())])
+    with pytest.raises(ValueError, match="no ELF64"):
+        code_sections(b"text")
 
 
 def test_widths_waste_and_shapes_by_hand(sample_facts: Any):

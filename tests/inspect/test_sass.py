@@ -1,24 +1,30 @@
 """The main loop, from machine code written by hand in nvdisasm's form."""
 
+import re
+
 from andrea_bench.inspect import matrix, sass
 
-HEAD = '\t.section\t.text.kernel,"ax",@progbits\n.text.kernel:\n'
 
-
-def listing(*lines: str) -> str:
-    """Instructions at 0x0000, 0x0010, ...; a line that ends with a colon is a label."""
-    made, address = [HEAD], 0
+def listing(*lines: str, start: int = 0) -> str:
+    """Instructions at start, start + 0x10, ...; a line that ends with a colon names the address of what follows it,
+    which is written where the name stands in backquotes."""
+    made, labels, address = [], {}, start
     for line in lines:
         if line.endswith(":"):
-            made.append(f"{line}\n")
+            labels[line[:-1]] = address
         else:
             made.append(f"        /*{address:04x}*/                   {line} ;\n")
             address += 16
-    return "".join(made)
+    return re.sub(r"`\((\S+?)\)", lambda name: f"0x{labels[name[1]]:x}", "".join(made))
+
+
+def code_of(*lines: str) -> sass.Code:
+    (instructions,) = sass.parse(listing(*lines))
+    return sass.make_code(instructions)
 
 
 def loop_of(*lines: str) -> list[str] | None:
-    found = sass.main_loop(sass.parse(listing(*lines), "kernel"), matrix.is_matrix)
+    found = sass.main_loop(code_of(*lines), matrix.is_matrix)
     return None if found is None else [i.opcode for i in found]
 
 
@@ -63,21 +69,35 @@ def test_straight_code_and_the_idle_loop_after_the_end():
     assert loop_of(HMMA, "EXIT", ".L_x_0:", "BRA `(.L_x_0)", "NOP") is None
 
 
-def test_predicates_targets_and_other_sections():
-    other = '\t.section\t.text.other,"ax",@progbits\n        /*0000*/   EXIT ;\n'
-    text = other + listing("@!P3 BRA `(.L_x_0)", ".L_x_0:", "EXIT")
-    code = sass.parse(text, "kernel")
+def test_predicates_and_targets():
+    code = code_of("@!P3 BRA `(.L_x_0)", ".L_x_0:", "EXIT")
     assert [(i.address, i.predicate, i.opcode, i.target) for i in code.instructions] == [
         (0, "!P3", "BRA", 16),
         (16, "", "EXIT", None),
     ]
-    assert code.other_functions == ("other",)
     assert not code.indirect
-    assert sass.parse(listing("BRX R2 -0x10", "EXIT"), "kernel").indirect
+    assert code_of("BRX R2 -0x10", "EXIT").indirect
+
+
+def test_kernels_printed_one_after_the_other_count_from_their_own_start():
+    loop = [".L_x_0:", HMMA, "@P0 BRA `(.L_x_0)", "EXIT"]
+    text = listing(*loop) + listing(*loop, start=0x30) + listing("EXIT", start=0x60)
+    first, second, third = sass.parse(text, [0, 0x30, 0x60])
+    assert first == second and [i.target for i in second] == [None, 0, None]
+    assert [i.address for i in third] == [0]
+
+
+def test_what_a_loader_completes_jumps_nowhere_that_is_known():
+    (instructions,) = sass.parse(listing(".L_x_0:", HMMA, "CALL.REL.NOINC `(.L_x_0)", "EXIT"))
+    code = sass.make_code(instructions, frozenset([16]), other_functions=("helper",))
+    assert [i.target for i in code.instructions] == [None, None, None]
+    assert sass.main_loop(code, matrix.is_matrix) is None
+    assert sass.main_loop(sass.make_code(instructions), matrix.is_matrix) is not None
+    assert code.other_functions == ("helper",)
 
 
 def decode(*lines: str, ptx: str = "") -> list[matrix.MatrixInstruction]:
-    return list(matrix.decode(sass.parse(listing(*lines), "kernel"), ptx).values())
+    return list(matrix.decode(code_of(*lines), ptx).values())
 
 
 def test_shapes_that_opcodes_name():
