@@ -106,7 +106,7 @@ def _nvdisasm(content: bytes, *options: str) -> str:
         file.write(content)
         file.flush()
         # No dataflow analysis: it costs a third of the time and is not needed.
-        command = [toolchain.disassembler(), *options, "-ndf", file.name]
+        command = [str(toolchain.disassembler()), *options, "-ndf", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines()
