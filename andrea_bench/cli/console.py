@@ -1,21 +1,32 @@
 """What every verb prints through: a rich console on stdout, notes on stderr, JSON documents.
 
 Text of the user's (paths, host names, kernel names, error texts) goes in as `rich.text.Text` or through
-`plain`, never as markup.
+`plain`, never as markup. Control characters in it reach no terminal: the console prints what `printable` makes of them.
 """
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions
+    from rich.segment import Segment
+    from rich.text import Text
 
 
 LEAST_COLUMNS = 20
+# What a terminal would obey (C0 but for tab and line feed, DEL, C1), and one character that shows for each.
+SHOWN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
+SHOWN |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def printable(text: str) -> str:
+    """`text` with a picture in place of each control character, as U+241B for the one that begins escape codes."""
+    return text.translate(SHOWN)
 
 
 def console() -> "Console":
@@ -31,6 +42,7 @@ def notes() -> "Console":
 
 def _console(stream: Any) -> "Console":
     from rich.console import Console
+    from rich.text import Text
 
     # A character that the encoding lacks must not cut a report in half.
     if hasattr(stream, "reconfigure"):
@@ -41,12 +53,29 @@ def _console(stream: Any) -> "Console":
             # rich would end the process with 1, which is a regression here; a reader that left is no error.
             raise BrokenPipeError
 
+        # Every Text comes through here, be it in a table or a progress line. rich itself drops but a few controls.
+        def render(self, renderable: Any, options: "ConsoleOptions | None" = None) -> "Iterable[Segment]":
+            return super().render(_printable(renderable) if isinstance(renderable, Text) else renderable, options)
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
     columns = os.environ.get("COLUMNS", "")
     asked = int(columns) if columns.isdigit() and int(columns) >= LEAST_COLUMNS else None
     width = asked or (None if stream.isatty() else 80)
     # NO_COLOR alone would leave rich's bold and dim: no styles at all is what is asked for.
     styles: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     return Plain(file=stream, width=width, color_system=styles, highlight=False, emoji=False, safe_box=True)
+
+
+def _printable(text: "Text") -> "Text":
+    """The same in its styles, `printable`."""
+    shown = printable(text.plain)
+    if shown == text.plain:
+        return text
+    changed = text.copy()
+    changed.plain = shown
+    return changed
 
 
 def _is_utf(stream: Any) -> bool:

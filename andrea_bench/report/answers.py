@@ -1,17 +1,20 @@
 """Plain one-line answers to the suites' questions, each from paired samples of one Group, with its interval."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from andrea_bench.errors import BadInput
 from andrea_bench.problem import Problem
 from andrea_bench.report.rows import GroupRows, Row, ratio, varying_fields
-from andrea_bench.report.words import duration, interval
+from andrea_bench.report.words import duration, interval, machine_name
 from andrea_bench.statistics import Ratio
 from andrea_bench.suite import find_suite
+
+Environment = Mapping[str, Any]
 
 
 class Sentence(msgspec.Struct, kw_only=True):
@@ -29,10 +32,11 @@ class Sentence(msgspec.Struct, kw_only=True):
     doubts: list[str] = []
 
 
-def answers(groups: list[GroupRows]) -> list[Sentence]:
-    """All answers that the Groups give, in the order of the suites' own."""
-    said = [sentence for group in groups for sentence in _of_group(group)]
-    said += [*_alignment(groups), *_layer(groups), *_copy_crossover(groups)]
+def answers(groups: list[GroupRows], environment: Environment | None = None) -> list[Sentence]:
+    """All answers that the Groups give, in the order of the suites' own. environment: of their Run, which names the
+    machine."""
+    said = [sentence for group in groups for sentence in _of_group(group, environment)]
+    said += [one for find in (_alignment, _layer, _copy_crossover) for one in find(groups, environment)]
     _tell_apart(said)
     reasons = {row.record.cell_id: row.record.validity.reasons for group in groups for row in group.rows}
     for sentence in said:
@@ -56,16 +60,15 @@ def _tell_apart(said: list[Sentence]) -> None:
             one.text = f"{beginning}{named}{colon}{rest}"
 
 
-def where(problem: Problem, device: str) -> str:
-    """What every answer begins with: `on this CPU, float32, batch 1, seq_len 1024`."""
-    base = device.partition(":")[0]
-    machine = "this CPU" if base == "cpu" else f"this GPU ({device})" if base == "cuda" else device
+def where(problem: Problem, device: str, environment: Environment | None) -> str:
+    """What every answer begins with: `on AMD EPYC (1 thread), float32, batch 1, seq_len 1024`."""
+    machine = machine_name(device, environment)
     keys = "" if problem.kv_len == problem.seq_len else f", kv_len {problem.kv_len}"
     way = "" if problem.direction == "forward" else f", {problem.direction}"
     return f"on {machine}, {problem.dtype}, batch {problem.batch}, seq_len {problem.seq_len}{keys}{way}"
 
 
-def _of_group(group: GroupRows) -> Iterator[Sentence]:
+def _of_group(group: GroupRows, environment: Environment | None) -> Iterator[Sentence]:
     try:
         suite = find_suite(group.suite)
     except BadInput:
@@ -79,7 +82,7 @@ def _of_group(group: GroupRows) -> Iterator[Sentence]:
         if paired is None:
             continue
         text = answer.text.format(ratio=interval(paired), percent=f"{100 * paired.ratio:.0f} %", **fields)
-        yield _sentence(f"{where(group.problem, group.device)}: {text}", row, against, paired)
+        yield _sentence(f"{where(group.problem, group.device, environment)}: {text}", row, against, paired)
 
 
 def _interpreted(row: Row) -> bool:
@@ -169,7 +172,7 @@ def _misalignment(base: Row, row: Row, base_width: int, width: int) -> Misalignm
     )
 
 
-def padding_cost(groups: Iterable[GroupRows]) -> Sentence | None:
+def padding_cost(groups: Iterable[GroupRows], environment: Environment | None = None) -> Sentence | None:
     """What the next multiple of 8 beside the best aligned head_dim costs, as 72 beside 64: by the kernel that is
     the fastest at the aligned one."""
     found = [
@@ -182,10 +185,10 @@ def padding_cost(groups: Iterable[GroupRows]) -> Sentence | None:
     record = one.row.record
     work = record.flops / one.base.record.flops
     text = (
-        f"{where(record.problem, record.device)}: attention by {one.kernel} takes {duration(one.row.median_us)} at "
-        f"head_dim {one.width} and {duration(one.base.median_us)} at {one.base_width}, {_more(one.cost * work)} time "
-        f"for {_more(work)} useful work: {_more(one.cost)} per useful FLOP ({one.cost:.2f}, {one.low:.2f} to "
-        f"{one.high:.2f}; unpaired)"
+        f"{where(record.problem, record.device, environment)}: attention by {one.kernel} takes "
+        f"{duration(one.row.median_us)} at head_dim {one.width} and {duration(one.base.median_us)} at "
+        f"{one.base_width}, {_more(one.cost * work)} time for {_more(work)} useful work: {_more(one.cost)} per useful "
+        f"FLOP ({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)"
     )
     return _sentence(text, one.row, one.base, one)
 
@@ -194,10 +197,10 @@ def _more(ratio: float) -> str:
     return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio >= 1 else 'less'}"
 
 
-def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
+def _alignment(groups: list[GroupRows], environment: Environment | None) -> Iterator[Sentence]:
     """What 72 costs beside 64 or the like; and of each kernel the neighbour that costs the most, where it costs more
     than the noise."""
-    padding = padding_cost(groups)
+    padding = padding_cost(groups, environment)
     if padding:
         yield padding
     dearest: dict[tuple[str, int], Misalignment] = {}
@@ -210,8 +213,9 @@ def _alignment(groups: list[GroupRows]) -> Iterator[Sentence]:
         name = "head_dim" if record.op == "attention" else "a width of"
         change = f"{100 * (one.cost - 1):.0f} % more"
         text = (
-            f"{where(record.problem, record.device)}, {record.kernel}: {name} {one.width} takes {change} time "
-            f"per useful FLOP than {one.base_width} ({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)"
+            f"{where(record.problem, record.device, environment)}, {record.kernel}: {name} {one.width} takes "
+            f"{change} time per useful FLOP than {one.base_width} "
+            f"({one.cost:.2f}, {one.low:.2f} to {one.high:.2f}; unpaired)"
         )
         sentence = _sentence(text, one.row, one.base, one)
         if padding is None or sentence.cell_ids != padding.cell_ids:
@@ -232,7 +236,7 @@ def _wholes(group: GroupRows) -> Iterator[tuple[Row, list[Row]]]:
             yield whole, timed
 
 
-def _layer(groups: list[GroupRows]) -> Iterator[Sentence]:
+def _layer(groups: list[GroupRows], environment: Environment | None) -> Iterator[Sentence]:
     for group in groups:
         p = group.problem
         for whole, stages in _wholes(group):
@@ -241,7 +245,7 @@ def _layer(groups: list[GroupRows]) -> Iterator[Sentence]:
             over = whole.median_us / total - 1
             tokens = p.batch * p.seq_len / (whole.median_us * p.n_layer) * 1e6
             yield Sentence(
-                text=f"{where(p, group.device)}: the measured layer ({whole.record.kernel}) takes "
+                text=f"{where(p, group.device, environment)}: the measured layer ({whole.record.kernel}) takes "
                 f"{duration(whole.median_us)}, {100 * abs(over):.1f} % {'more' if over >= 0 else 'less'} than the sum "
                 f"of its stages ({duration(total)}); {p.n_layer} such layers pass {tokens:.0f} tokens per second",
                 suite=group.suite,
@@ -259,7 +263,7 @@ COPY_PAIRS = (
 )
 
 
-def _copy_crossover(groups: list[GroupRows]) -> Iterator[Sentence]:
+def _copy_crossover(groups: list[GroupRows], environment: Environment | None) -> Iterator[Sentence]:
     for copying, strided in COPY_PAIRS:
         series: dict[tuple[str, Problem], list[tuple[int, Ratio, Row, Row]]] = defaultdict(list)
         for group in groups:
@@ -269,10 +273,10 @@ def _copy_crossover(groups: list[GroupRows]) -> Iterator[Sentence]:
                 rest = group.problem.replace(seq_len=1, kv_len=1)
                 series[group.device, rest].append((group.problem.seq_len, paired, row, against))
         for points in series.values():
-            yield _crossover(sorted(points, key=lambda point: point[0]))
+            yield _crossover(sorted(points, key=lambda point: point[0]), environment)
 
 
-def _crossover(points: list[tuple[int, Ratio, Row, Row]]) -> Sentence:
+def _crossover(points: list[tuple[int, Ratio, Row, Row]], environment: Environment | None) -> Sentence:
     """From which seq_len on, up to the largest tried, copying the heads first is the faster way."""
     paying = len(points)
     while paying > 0 and points[paying - 1][1].high < 1:
@@ -287,5 +291,6 @@ def _crossover(points: list[tuple[int, Ratio, Row, Row]]) -> Sentence:
     text += f" (tried: {tried}); at {seq_len} it takes {interval(paired)} of the strided time"
     sentence = _sentence("", row, against, paired)
     problem = row.record.problem
-    sentence.text = f"on {row.record.device}, {problem.dtype}, batch {problem.batch}: {text}"
+    machine = machine_name(row.record.device, environment)
+    sentence.text = f"on {machine}, {problem.dtype}, batch {problem.batch}: {text}"
     return sentence

@@ -1,22 +1,31 @@
-"""A Run on the terminal: one table a Group, what could not run, and the answers. Fits 80 columns."""
+"""A Run on the terminal: one table a Group, what could not run, the answers, and what they rest on. Fits 80 columns."""
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from andrea_bench.record import RunHead
 from andrea_bench.report.answers import Sentence, misalignments
 from andrea_bench.report.counters import counters_line
 from andrea_bench.report.rows import GroupRows, Row
-from andrea_bench.report.words import ABSENT, duration, interval, rate
+from andrea_bench.report.words import ABSENT, duration, interval, kind_of, machine_name, rate
 from andrea_bench.suite import find_suite
 
 MOST_ANSWERS = 40
 NARROW = 64  # columns; below it the tables leave spread and rate away
 STATUS_STYLE = {"ok": "", "throttled": "yellow", "wrong": "bold red", "error": "red", "timeout": "red"}
+VERDICTS = ("valid", "suspect", "invalid")
+BREAKS = str.maketrans(dict.fromkeys("\t\n\v\f\r", " "))
+
+
+def one_line(text: str, style: str = "") -> Text:
+    """Text of a Run's, in which a line end must not begin a line of its own."""
+    return Text(text.translate(BREAKS), style)
 
 
 def print_run(console: Console, groups: Sequence[GroupRows], sentences: Sequence[Sentence]) -> None:
@@ -51,11 +60,11 @@ def _suite_title(name: str) -> Text:
     try:
         return Text.assemble((name, "bold"), f"  {find_suite(name).question}")
     except BadInput:
-        return Text(name, "bold")
+        return one_line(name, "bold")
 
 
 def _table(group: GroupRows, *, narrow: bool = False) -> Table:
-    table = Table(title=Text(f"{group.problem.label()} on {group.device}"), title_justify="left", box=None)
+    table = Table(title=one_line(f"{group.problem.label()} on {group.device}"), title_justify="left", box=None)
     table.add_column("kernel", overflow="fold", min_width=16)
     for head in ("time", "to baseline") if narrow else ("time", "+-", "to baseline", "rate"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -69,7 +78,7 @@ def _table(group: GroupRows, *, narrow: bool = False) -> Table:
 def _cells(row: Row) -> list[Text]:
     spread = f"{100 * row.half_width:.1f} %" if row.half_width is not None else ABSENT
     mark = "" if row.record.validity.verdict == "valid" else " !"
-    name = Text(_short(row.record.kernel) + mark, style=STATUS_STYLE.get(row.record.status, ""))
+    name = one_line(_short(row.record.kernel) + mark, style=STATUS_STYLE.get(row.record.status, ""))
     ratio = interval(row.to_baseline) if row.to_baseline else "1" if _is_baseline(row) else ABSENT
     figures = (duration(row.median_us), spread, ratio, rate(row.tflops))
     return [name, *(Text(figure) for figure in figures)]
@@ -98,7 +107,7 @@ def _print_doubts(console: Console, group: GroupRows) -> None:
             doubts.setdefault(reason, []).append(_short(row.record.kernel))
     for reason, kernels in doubts.items():
         who = "all" if len(kernels) == len(timed) else ", ".join(kernels)
-        console.print(Text(f"  ! {who}: {reason}", style="dim"))
+        console.print(one_line(f"  ! {who}: {reason}", "dim"))
 
 
 def _print_launches(console: Console, group: GroupRows) -> None:
@@ -110,7 +119,7 @@ def _print_launches(console: Console, group: GroupRows) -> None:
     ]
     if slow:
         text = f"  the host takes longer to launch than the GPU to run (--graph: launched once): {', '.join(slow)}"
-        console.print(Text(text, style="dim"))
+        console.print(one_line(text, "dim"))
 
 
 def _print_counters(console: Console, group: GroupRows) -> None:
@@ -118,7 +127,7 @@ def _print_counters(console: Console, group: GroupRows) -> None:
     lines = [counters_line(row.record.counters) for row in group.rows if row.median_us is not None]
     for line in dict.fromkeys(lines):
         if line:
-            console.print(Text(f"  {line}", style="dim"))
+            console.print(one_line(f"  {line}", "dim"))
 
 
 def _print_reasons(console: Console, groups: Sequence[GroupRows]) -> None:
@@ -130,7 +139,7 @@ def _print_reasons(console: Console, groups: Sequence[GroupRows]) -> None:
                 text = f"{row.record.status}: {row.record.reason}"
                 reasons.setdefault(text, {})[_short(row.record.kernel)] = None
     for reason, kernels in reasons.items():
-        console.print(Text(f"  {', '.join(kernels)}: {reason}", style="dim"))
+        console.print(one_line(f"  {', '.join(kernels)}: {reason}", "dim"))
 
 
 def _print_alignment(console: Console, groups: Sequence[GroupRows]) -> None:
@@ -150,7 +159,7 @@ def _print_alignment(console: Console, groups: Sequence[GroupRows]) -> None:
         span = f"{100 * (one.low - 1):+.1f} to {100 * (one.high - 1):+.1f} %"
         doubtful = any(row.record.validity.verdict != "valid" for row in (one.row, one.base))
         name = one.kernel + " !" * doubtful
-        table.add_row(*(Text(t) for t in (name, str(one.width), str(one.base_width), cost, span)))
+        table.add_row(*(one_line(t) for t in (name, str(one.width), str(one.base_width), cost, span)))
     console.print(table)
 
 
@@ -160,7 +169,7 @@ def print_answers(console: Console, sentences: Sequence[Sentence]) -> None:
         console.print()
         console.print(Text("Answers (measured)", "bold"))
     for sentence in sentences[:MOST_ANSWERS]:
-        console.print(Text(f"- {sentence.text}{' !' if sentence.doubts else '.'}"))
+        console.print(one_line(f"- {sentence.text}{' !' if sentence.doubts else '.'}"))
     if len(sentences) > MOST_ANSWERS:
         console.print(f"... and {len(sentences) - MOST_ANSWERS} more (--json has all)")
     if any(sentence.doubts for sentence in sentences[:MOST_ANSWERS]):
@@ -169,6 +178,82 @@ def print_answers(console: Console, sentences: Sequence[Sentence]) -> None:
 
 def count_line(groups: Iterable[GroupRows]) -> str:
     """How many cells ended in which status, as in `58 cells: 45 ok, 13 unsupported`."""
-    counts = Counter(row.record.status for group in groups for row in group.rows)
-    parts = ", ".join(f"{n} {status}" for status, n in counts.most_common())
-    return f"{counts.total()} cells: {parts}" if counts else "no cells"
+    return tally(groups).line()
+
+
+# ---- what the times rest on --------------------------------------------------------------------------
+@dataclass
+class Tally:
+    """Cells of a Run, counted: by status and device; those with a time by verdict and by kind of doubt; those without
+    by reason."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    devices: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    doubts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def line(self) -> str:
+        """As in `58 cells: 45 ok, 13 unsupported`."""
+        parts = ", ".join(f"{n:,} {status}" for status, n in self.statuses.most_common())
+        return f"{_so_many(self.statuses.total())}: {parts}" if parts else "no cells"
+
+
+def tally(groups: Iterable[GroupRows]) -> Tally:
+    """The cells of all Groups, counted."""
+    found = Tally()
+    for row in (row for group in groups for row in group.rows):
+        record = row.record
+        found.statuses[record.status] += 1
+        found.devices[record.device] += 1
+        if row.median_us is None:
+            found.reasons[no_time(record.status, record.reason)] += 1
+        else:
+            found.verdicts[record.validity.verdict] += 1
+            found.doubts.update({kind_of(reason) for reason in record.validity.reasons})
+    return found
+
+
+def no_time(status: str, reason: str | None) -> str:
+    """Why a cell has no time."""
+    return f"{status}: {reason or 'no reason stored'}"
+
+
+def print_conditions(console: Console, counts: Tally, since: str, origin: str) -> None:
+    """What became of the cells, how many times are valid and why most often not, why cells have none, and where all
+    come from."""
+    cells = f"{counts.line()}, measured from {since}" if since else counts.line()
+    for text in (cells, *_validity(counts), origin):
+        console.print(one_line(text))
+
+
+def _validity(counts: Tally) -> Iterator[str]:
+    if counts.verdicts:
+        told = ", ".join(f"{counts.verdicts[verdict]:,} {verdict}" for verdict in VERDICTS)
+        yield f"times: {told}{_commonest(counts.doubts)}"
+    if counts.reasons:
+        yield f"without a time: {_so_many(counts.reasons.total())}{_commonest(counts.reasons)}"
+
+
+def _commonest(reasons: Counter[str]) -> str:
+    if not reasons:
+        return ""
+    (reason, n), *_ = reasons.most_common(1)
+    return f"; most often: {reason} ({_so_many(n)})"
+
+
+def _so_many(cells: int) -> str:
+    return f"{cells:,} cell{'' if cells == 1 else 's'}"
+
+
+def measured_on(head: RunHead, devices: Iterable[str]) -> str:
+    """The machine of a Run, as in `on AMD EPYC (1 thread), host tower, torch 2.13.0`."""
+    environment = head.environment
+    devices = list(devices) or [str(environment.get("device") or "device not known")]
+    known = {
+        "host": environment.get("host"),
+        "torch": (environment.get("libraries") or {}).get("torch"),
+        "driver": environment.get("driver_version") if any(d.startswith("cuda") for d in devices) else None,
+    }
+    machines = " and ".join(dict.fromkeys(machine_name(device, environment) for device in devices))
+    return ", ".join([f"on {machines}", *(f"{name} {value}" for name, value in known.items() if value)])

@@ -1,4 +1,8 @@
-"""Figures as people read them: a time with its unit, a ratio with its interval, a rate."""
+"""Figures as people read them: times with their unit, ratios with their interval, rates; and the names of machines."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
 
 from andrea_bench.statistics import Ratio
 
@@ -58,3 +62,30 @@ def rate(tflops: float | None) -> str:
     if tflops is None:
         return ABSENT
     return f"{significant(tflops)} TFLOP/s" if tflops >= 0.1 else f"{significant(tflops * 1e3)} GFLOP/s"
+
+
+def machine_name(device: str, environment: Mapping[str, Any] | None = None) -> str:
+    """What a Record's device is called: `AMD EPYC (1 thread)`, `NVIDIA H200`. environment: that of the Run; what it
+    does not name is `this CPU` or `this GPU (cuda)`."""
+    known = environment or {}
+    place, _, threads = device.partition(":threads=")
+    kind = place.partition(":")[0]
+    if kind == "cuda":
+        gpu = known.get("gpu") or {}
+        name = gpu.get("name") if known.get("device") == place else None  # it is the GPU of that device alone
+        return str(name) if name else f"this GPU ({device})"
+    if kind != "cpu":
+        return device
+    model = (known.get("cpu") or {}).get("model")
+    if not model and not threads:
+        return "this CPU"
+    return f"{model or 'this CPU'} ({'1 thread' if threads in ('', '1') else f'{threads} threads'})"
+
+
+# Words with a digit, in regular expressions of Python's and of polars'.
+FIGURE = r"\S*\d\S*"
+
+
+def kind_of(reason: str) -> str:
+    """A reason without its figures, so that those of one kind count together: `others kept N of N CPUs busy`."""
+    return re.sub(FIGURE, "N", reason)

@@ -5,12 +5,15 @@ import math
 from pathlib import Path
 
 import pytest
+from made_up import changed_run
 from test_rows import make
 
 from andrea_bench import Problem
 from andrea_bench.cli.main import main
 from andrea_bench.errors import BadInput
-from andrea_bench.record import RunHead
+from andrea_bench.record import RunHead, Validity
+from andrea_bench.report.rows import group_rows
+from andrea_bench.report.terminal import tally
 from andrea_bench.statistics import median, median_interval
 from andrea_bench.store import RunWriter, read_run
 
@@ -19,6 +22,12 @@ from andrea_bench.report import overview as module  # noqa: E402
 from andrea_bench.report import scan  # noqa: E402
 
 FAKE = Path(__file__).parents[1] / "fixtures" / "run_fake"
+NOW = "2026-01-02T03:04:05.678+00:00"
+END = f"""\
+4 cells: 3 ok, 1 error, measured from {NOW}
+times: 2 valid, 1 suspect, 0 invalid; most often: steal of N % (1 cell)
+without a time: 1 cell; most often: error: [/] (1 cell)
+"""
 
 
 @pytest.fixture
@@ -28,14 +37,20 @@ def run(tmp_path: Path) -> Path:
         make("attention", "attention", "eager", [1.0, us, 1000.0], p)
         for p, us in zip(sizes, (2.0, 4.0, 9.0), strict=True)
     ]
+    records[1].validity = Validity(verdict="suspect", reasons=["steal of 3 %", "steal of 4 %"])
     failed = make("attention", "attention", "sdpa", [], sizes[0], status="error", reason="[/]", timing_mode=None)
-    with RunWriter.create(tmp_path / "run", RunHead(started_at="2026-01-02T03:04:05.678+00:00")) as writer:
+    machine = {"device": "cpu", "host": "tower", "cpu": {"model": "AMD EPYC"}}
+    with RunWriter.create(tmp_path / "run", RunHead(started_at=NOW, environment=machine)) as writer:
         writer.append([*records, failed])
     return tmp_path / "run"
 
 
+def overview_of(run: Path) -> pl.DataFrame:
+    return module.overview(module.run_cells(run))
+
+
 def test_medians_of_cells(run: Path) -> None:
-    rows = {row["kernel"]: row for row in module.run_overview(run).iter_rows(named=True)}
+    rows = {row["kernel"]: row for row in overview_of(run).iter_rows(named=True)}
     # Medians of the three cells are 2, 4 and 9 microseconds.
     assert (rows["eager"]["cells"], rows["eager"]["samples"], rows["eager"]["median_us"]) == (3, 9, 4.0)
     assert rows["sdpa"]["status"] == "error"
@@ -48,28 +63,44 @@ def test_show_gives_the_overview_of_a_large_run(
     monkeypatch.setattr(module, "LARGE_BYTES", 0)
     assert main(["show", str(run)]) == 0
     shown = capsys.readouterr().out
-    assert "4 cells; medians of cells of all sizes" in shown
+    assert "Medians of cells of all sizes" in shown
+    assert END + "on AMD EPYC (1 thread), host tower\n--all shows each group.\n" in shown
     assert "4.00 us" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert main(["show", str(run), "--all"]) == 0
     assert "error: [/]" in capsys.readouterr().out
 
 
+def test_cells_are_counted_as_from_all_records() -> None:
+    counts = module.tally_cells(module.run_cells(FAKE))
+    assert counts == tally(group_rows(read_run(FAKE).records)) and counts.doubts.total() == 2
+
+
+def test_a_copy_of_several_runs_names_the_first(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "cells.parquet"
+    others = [changed_run(tmp_path / f"other {n}") for n in range(3)]
+    assert main(["report", str(run), *map(str, others), "--parquet", str(file)]) == 0
+    _, since, origin = module.parquet_cells(file)
+    assert since == NOW and origin == f"on cpu; a copy of {others[0]}, {others[1]}, {others[2]} and 1 more"
+
+
 def test_a_damaged_line_is_one_line_of_error(run: Path) -> None:
     with open(run / "records.jsonl", "ab") as out:
         out.write(b"garbage\n")
     with pytest.raises(BadInput, match=r"records\.jsonl, line 5: is not JSON"):
-        module.run_overview(run)
+        module.run_cells(run)
 
 
 def test_the_parquet_copy_says_the_same(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cells.parquet"
     assert main(["report", str(run), "--parquet", str(file)]) == 0
-    assert module.parquet_overview(file).equals(module.run_overview(run))
+    cells, since, _ = module.parquet_cells(file)
+    assert module.overview(cells).equals(overview_of(run)) and since == NOW
     capsys.readouterr()
     assert main(["show", str(file)]) == 0
     shown = capsys.readouterr().out
-    assert "4.00 us" in shown and "4 cells" in shown
+    origin = " ".join(f"on cpu; a copy of {run}".split())
+    assert "4.00 us" in shown and END in shown and "".join(shown.partition(END)[2].split()) == "".join(origin.split())
     assert main(["show", str(file), "--json"]) == 0
     eager = next(row for row in json.loads(capsys.readouterr().out)["overview"] if row["kernel"] == "eager")
     assert (eager["cells"], eager["samples"], eager["median_us"]) == (3, 9, 4.0)
@@ -127,7 +158,7 @@ def test_samples_that_are_no_times_give_no_figures(sample: str, run: Path) -> No
     file.write_text(first.replace("[1.0,2.0,1000.0]", f"[1.0,{sample},1000.0]") + "\n" + rest)
     row = scan.scan_records(run).collect().row(0, named=True)
     assert row["n"] == 3 and row["median_us"] is row["low_us"] is row["high_us"] is None
-    whole = module.run_overview(run).filter(pl.col("kernel") == "eager")["median_us"]
+    whole = overview_of(run).filter(pl.col("kernel") == "eager")["median_us"]
     assert whole.to_list() == [6.5] and math.isfinite(whole[0])  # of the cells of 4 and 9
 
 
@@ -144,4 +175,4 @@ def test_a_line_that_cannot_be_read_is_named(line: bytes, says: str, run: Path) 
     with open(run / "records.jsonl", "ab") as out:
         out.write(line)
     with pytest.raises(BadInput, match=rf"line 5: .*{says}"):
-        module.run_overview(run)
+        module.run_cells(run)

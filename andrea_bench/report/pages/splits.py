@@ -1,11 +1,13 @@
 """Page: one width split into heads in several ways: n_head x head_dim."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from andrea_bench.axes import AxisRequest, expand, parse_axis, read_config
 from andrea_bench.errors import BadInput
-from andrea_bench.models import find_model
+from andrea_bench.models import DEFAULT_MODEL, find_model
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, MeasuredRun, Page, Part, Subject, Table
@@ -15,6 +17,8 @@ from andrea_bench.report.words import ABSENT, duration, percent, rate, significa
 
 SUITES = ("attention", "layer", "projection", "output", "decode")
 MOST_MAPS = 8
+SPLIT = ("d_model", "n_head", "head_dim")
+OPTIONS = ("--model", "--config", "--axis")
 HEADS = ("n_head", "head_dim", "kernel", "time", "rate", "of the ceiling", "chosen", "cell_id")
 
 
@@ -72,12 +76,12 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
     top = "no ceiling is known here"
     if known and ceiling:
         top = f"percent of the ceiling, {significant(ceiling)} TFLOP/s by {known.source}"
+    marked = " A frame marks the split that the sweep was asked for." if any(v["chosen"] for v in values) else ""
     return Chart(
         name,
         title,
         f"The fastest kernel of each split: its median time, coloured by useful TFLOP/s (lighter is better); {top}; "
-        f"{samples(list(cells.values()))}, {INTERVALS}. "
-        f"A frame marks the split of the model that the sweep was asked for.",
+        f"{samples(list(cells.values()))}, {INTERVALS}.{marked}",
         charts.heat(values, "head_dim", "n_head", "TFLOP/s", around_one=False),
         Table(
             f"{title}: figures", HEADS, table, frozenset({"n_head", "head_dim", "time", "rate", "of the ceiling"}), True
@@ -85,13 +89,46 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
     )
 
 
-def _chosen(run: MeasuredRun) -> tuple[int, int]:
-    """n_head and head_dim of the model that the sweep named, or of the default one."""
+def _chosen(run: MeasuredRun) -> tuple[int, int] | None:
+    """n_head and head_dim that the sweep was asked for: of the model that its arguments name, else the one split that
+    their axes name, else of the default model. None where that can't be known: where an axis has several values, or a
+    file that is named isn't here."""
     arguments = run.head.arguments
-    names = [a.partition("=")[2] for a in arguments if a.startswith("--model=")]
-    names += [after for a, after in itertools.pairwise(arguments) if a == "--model"]
     try:
-        problem = find_model(names[0] if names else "andrea-120m").problem()
-    except (BadInput, OSError):  # a config.json that isn't here
-        return (0, 0)
+        model, axes = _asked(arguments)
+        split = {name: axes[name] for name in SPLIT if name in axes}
+        if not arguments or (model is None and any(len(values) != 1 for values in split.values())):
+            return None
+        named = find_model(model or DEFAULT_MODEL).problem()
+        problem = named if model or not split else expand(AxisRequest(axes=split)).problems[0]
+    except (BadInput, OSError):
+        return None
     return problem.n_head, problem.head_dim
+
+
+def _asked(arguments: Sequence[str]) -> tuple[str | None, dict[str, list[Any]]]:
+    """The model and the axes that a command line names; what its --config file names stands below the rest."""
+    model: str | None = None
+    axes: dict[str, list[Any]] = {}
+    given = list(_options(arguments))
+    for path in [value for name, value in given if name == "--config"][-1:]:
+        content = read_config(Path(path))
+        model, axes = content.get("model"), dict(content["axes"])
+    for name, value in given:
+        if name == "--model":
+            model = value
+        elif name == "--axis":
+            axes.update([parse_axis(value)])
+    return model, axes
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Those of OPTIONS that are given, with their values, in every spelling: `-a X`, `-aX`, `--axis X`, `--axis=X`."""
+    for argument, after in itertools.zip_longest(arguments, arguments[1:], fillvalue=""):
+        name, equals, value = argument.partition("=")
+        if argument in OPTIONS or argument == "-a":
+            yield "--axis" if argument == "-a" else argument, after
+        elif equals and name in OPTIONS:
+            yield name, value
+        elif argument.startswith("-a"):
+            yield "--axis", argument.removeprefix("-a")
