@@ -14,6 +14,7 @@ from andrea_bench.errors import BadInput
 from andrea_bench.verdicts.policy import DIFFERENCES, METRICS, Policy, parse_percent
 
 if TYPE_CHECKING:
+    from andrea_bench.store import StoredRun
     from andrea_bench.verdicts import Document
 
 Command = Callable[..., Any]
@@ -27,7 +28,7 @@ def policy_options(function: Command) -> Command:
                   help=f"Compare although they differ in: {', '.join(DIFFERENCES)}. Repeatable.")  # fmt: skip
     @click.option("--allow-missing", is_flag=True, help="Cells that head lacks, or a missing base, are no failure.")
     @click.option("--on-inconclusive", type=click.Choice(["report", "fail", "pass"]), default="report",
-                  show_default=True, help="Exit 3, 1 or 0 where only undecided cells are left.")  # fmt: skip
+                  show_default=True, help="Exit 3, 1 or 0 where only undecided cells are left; invalid 3.")  # fmt: skip
     @click.option("--metric", default="time", show_default=True, metavar="NAME",
                   help=f"What is gated: {', '.join(METRICS)}.")  # fmt: skip
     @functools.wraps(function)
@@ -87,7 +88,6 @@ def gate_command(base: Path, head: Path, policy: Policy, output: dict[str, Any])
 def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
     """The verdict on two stored Runs, or on two results of asv (.asv/results@REVISION). A missing base has its own
     message, and passes under --allow-missing."""
-    from andrea_bench.store import read_run
     from andrea_bench.tracking.folder import is_tracked, read_side, split_revision
     from andrea_bench.verdicts import Document, judge
 
@@ -95,6 +95,8 @@ def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
     if all(tracked):
         from andrea_bench.tracking.verdict import judge_results
 
+        if policy.metric != "time":
+            raise BadInput(f"--metric {policy.metric}: is for Runs; asv's results have a unit of their own each")
         return judge_results(read_side(base), read_side(head), policy)
     if any(tracked) and all(split_revision(side)[0].exists() for side in (base, head)):
         run, other = (head, base) if tracked[0] else (base, head)
@@ -104,15 +106,26 @@ def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
             raise BadInput(
                 f"{base}: there is no baseline; `sweep --out` makes one, --allow-missing lets a first run pass"
             )
-        head_run = read_run(head)
+        head_run = _run_with_records(head)
         return Document(
             verdict="same", exit_code=0, reason="no baseline, nothing was compared (--allow-missing)", policy=policy,
             warnings=[f"there is no baseline {base}; {head_run.folder} with {len(head_run.records)} cells can be one"],
         )  # fmt: skip
-    base_run, head_run = read_run(base), read_run(head)
+    base_run, head_run = _run_with_records(base), _run_with_records(head)
     document = judge(base_run, head_run, policy)
     document.warnings += noise_warnings(document, head_run.head.environment)
     return document
+
+
+def _run_with_records(path: Path) -> "StoredRun":
+    """A stored Run. Raises BadInput of one that calls itself complete and lost its records: that says nothing of
+    any cell, and is no regression in all of them."""
+    from andrea_bench.store import read_run
+
+    run = read_run(path)
+    if run.head.complete and not run.records:
+        raise BadInput(f"{run.folder}: run.json calls the Run complete, but records.jsonl holds no records")
+    return run
 
 
 def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[str]:
@@ -135,7 +148,7 @@ def present(
     if markdown:
         from andrea_bench.verdicts.markdown import markdown as as_markdown
 
-        write_whole(markdown, as_markdown(document).encode())
+        write_whole(markdown, as_markdown(document).encode("utf-8", "replace"))
     if junit:
         from andrea_bench.verdicts.junit import junit as as_junit
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from andrea_bench.verdicts.document import Document
-from andrea_bench.verdicts.wording import cell_name, headline, ratio_text, rows
+from andrea_bench.verdicts.wording import cell_name, headline, one_line, ratio_text, rows
 
 SYSTEMS = {"github": "GITHUB_ACTIONS", "azure": "TF_BUILD", "teamcity": "TEAMCITY_VERSION"}
 MOST = 10  # GitHub shows ten errors and ten warnings of a step
@@ -24,6 +24,7 @@ def annotations(document: Document, system: str) -> Iterator[str]:
 
 
 def _line(system: str, severity: str, title: str, text: str) -> str:
+    title, text = one_line(title), one_line(text)  # a line of its own could be a command
     if system == "github":
         return f"::{severity} title={_github(title, ':,')}::{_github(text)}"
     if system == "azure":

@@ -15,6 +15,8 @@ from andrea_bench.store import StoredRun
 FACTS = "facts.json"  # what `inspect --save RUN/facts.json` leaves beside a Run's records
 FACT_FIELDS = ("registers_per_thread", "spill_store_bytes", "spill_load_bytes", "shared_memory_bytes",
                "mma_efficiency", "occupancy", "code_hash")  # fmt: skip
+CLOCK_TOLERANCE = 0.02  # of two SM clocks: a boost clock moves from Group to Group
+CLOCKS_SET = "application clocks setting"  # one of NVML's reasons for a clock
 
 
 class Causes:
@@ -32,7 +34,7 @@ class Causes:
         hashes = base.code.kernel_source_hash, head.code.kernel_source_hash
         if all(hashes) and hashes[0] != hashes[1]:
             found.append(f"source of {head.kernel} changed: {hashes[0]} -> {hashes[1]}")
-        return found + list(self._changed_facts(head)) + self._run_wide
+        return found + list(_other_clock(base, head)) + list(self._changed_facts(head)) + self._run_wide
 
     def _changed_facts(self, record: Record) -> Iterator[str]:
         before, after = (facts.get(_key(record.kernel, record.problem)) for facts in self._facts)
@@ -51,6 +53,16 @@ def _other_backend(base: Record, head: Record) -> bool:
         return before != after
     lists = before.split(", "), after.split(", ")
     return lists[0][0] not in lists[1] or lists[1][0] not in lists[0]
+
+
+def _other_clock(base: Record, head: Record) -> Iterator[str]:
+    """That the GPU ran at another SM clock, and on which side alone its application clocks were set."""
+    before, after = (record.counters.get("gpu_sm_clock_mhz") for record in (base, head))
+    if not before or not after or abs(before - after) <= CLOCK_TOLERANCE * max(before, after):
+        return
+    limited = [CLOCKS_SET in (record.counters.get("gpu_event_reasons") or []) for record in (base, head)]
+    by = f" ({CLOCKS_SET} in {'base' if limited[0] else 'head'} alone)" if limited[0] != limited[1] else ""
+    yield f"SM clock: {before:.0f} -> {after:.0f} MHz{by}"
 
 
 def _run_wide(base: StoredRun, head: StoredRun) -> Iterator[str]:

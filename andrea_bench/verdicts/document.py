@@ -28,6 +28,7 @@ class CellVerdict(msgspec.Struct, kw_only=True):
     `confidence_needed` for any verdict but inconclusive. base_us, head_us: the median of each process (block),
     in order of block: the values that ratio and interval were made of. allowance: 0.05 is 5 %.
     smallest_detectable_change: the slowdown that this data would have shown in four of five cases.
+    invalid: a side was throttled, or its times are none; no policy lets that pass.
     """
 
     cell_id: str
@@ -46,6 +47,7 @@ class CellVerdict(msgspec.Struct, kw_only=True):
     head_us: list[float] = []
     verdict: Verdict
     reason: str
+    invalid: bool = False
     smallest_detectable_change: float | None = None
     processes_needed: int | None = None
     likely_causes: list[str] = []

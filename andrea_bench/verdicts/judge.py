@@ -23,7 +23,7 @@ from andrea_bench.verdicts.causes import Causes
 from andrea_bench.verdicts.document import CellName, CellVerdict, Document, Verdict
 from andrea_bench.verdicts.join import Pair, join, refuse_copies, run_differences
 from andrea_bench.verdicts.outcome import conclude
-from andrea_bench.verdicts.policy import Policy
+from andrea_bench.verdicts.policy import METRICS, Metric, Policy
 
 Blocks = dict[int, float]  # the time of each block, by its number
 
@@ -115,13 +115,18 @@ class Judged:
     def _timed(self, base: Record, head: Record) -> None:
         doubts = [f"{side} is {why}" for side, record in (("base", base), ("head", head)) if (why := _doubt(record))]
         if doubts:
-            self._give(base, head, "inconclusive", "; ".join(doubts))
+            self._give(base, head, "inconclusive", "; ".join(doubts), invalid=True)
             return
+        if self._policy.paired and not base.samples_us and not head.samples_us:
+            self._give(base, head, "inconclusive", "no pair of it could be measured undisturbed")
+            return
+        metric = METRICS[self._policy.metric]
         try:
             base_blocks, head_blocks = block_times(base, "base"), block_times(head, "head")
-            shift = self._shift(base_blocks, head_blocks)
+            _refuse_other_work(base, head, metric)
+            shift = self._shift(costs(base, base_blocks, metric), costs(head, head_blocks, metric))
         except Invalid as error:
-            self._give(base, head, "inconclusive", f"invalid: {error}")
+            self._give(base, head, "inconclusive", f"invalid: {error}", invalid=True)
             return
         base_us, head_us = list(base_blocks.values()), list(head_blocks.values())
         allowance = self._policy.allowance(median(base_us))
@@ -134,11 +139,11 @@ class Judged:
             raise Invalid("blocks of base and head are not the same, so that they can't be paired")
         return paired_shift([math.log(head[block] / base[block]) for block in base])
 
-    def _give(self, base: Record, head: Record, verdict: Verdict, reason: str) -> None:
+    def _give(self, base: Record, head: Record, verdict: Verdict, reason: str, *, invalid: bool = False) -> None:
         causes = self._causes.of(base, head) if base is not head else []
         self._slots.append(
-            CellVerdict(**_fields(head), verdict=verdict, reason=reason, likely_causes=causes)
-        )  # fmt: skip
+            CellVerdict(**_fields(head), verdict=verdict, reason=reason, invalid=invalid, likely_causes=causes)
+        )
 
     def decide(self) -> None:
         """Test all timed cells as one family, and hand all cells to the document in order."""
@@ -227,6 +232,21 @@ def block_times(record: Record, side: str) -> Blocks:
     for block, sample in zip(record.block, samples, strict=True):
         by_block.setdefault(block, []).append(sample)
     return {block: median(by_block[block]) for block in sorted(by_block)}
+
+
+def costs(record: Record, blocks: Blocks, metric: Metric) -> Blocks:
+    """What is judged of each block, turned so that more is worse: a time, or one over a rate."""
+    work = getattr(record, metric.work) if metric.work else None
+    values = {block: us if work is None else work / us for block, us in blocks.items()}
+    return values if metric.better == "lower" else {block: 1 / value for block, value in values.items()}
+
+
+def _refuse_other_work(base: Record, head: Record, metric: Metric) -> None:
+    """Raises Invalid where two rates are not of the same work, so that their ratio is not that of the times."""
+    if metric.work:
+        before, after = getattr(base, metric.work), getattr(head, metric.work)
+        if not before or before != after:
+            raise Invalid(f"rates need the same {metric.work} on both sides, here {before} and {after}")
 
 
 def paired_logs(base: Record, head: Record) -> list[float]:

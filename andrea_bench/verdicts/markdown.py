@@ -3,8 +3,10 @@
 from andrea_bench.verdicts.document import Document
 from andrea_bench.verdicts.wording import MOST_ROWS, cell_name, headline, ratio_text, remarks, rows
 
-# What starts markup or a mention, or ends a table's cell.
-SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|~@!"} | {"\n": " ", "\r": " "})
+# Whatever some reader takes for the end of a line.
+LINES = str.maketrans(dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+# What starts markup, a formula or a mention, or ends a table's cell: as in reports (a test keeps the two equal).
+SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|~@!$&"} | LINES)
 
 
 def markdown(document: Document) -> str:

@@ -2,24 +2,36 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from andrea_bench.record import Record
 from andrea_bench.statistics import median
 from andrea_bench.verdicts.document import VERDICTS, CellVerdict, Document, Verdict
+from andrea_bench.verdicts.policy import Policy
 
 REGRESSION, NOT_DECIDED, WRONG = 1, 3, 5  # exit codes of DESIGN.md section 4.1
+UNDECIDED = {"report": NOT_DECIDED, "fail": REGRESSION, "pass": 0}  # by Policy.on_inconclusive
 UNIT_FACTOR = 1000.0  # between two units of time
 
 
 def conclude(document: Document, wrong: Sequence[Record]) -> None:
     """Set verdict, exit code and reason of the whole. wrong: head's Records with wrong results."""
     _look_at_units(document)
+    if any(d.name == "device" for d in document.differences):
+        _take_back_verdicts(document, {record.cell_id for record in wrong})
     counts = Counter(cell.verdict for cell in document.cells)
-    if any(d.name == "device" and d.allowed for d in document.differences):
-        document.warnings.append("the devices differ: ratios are shown, but nothing passes or fails by them")
     document.verdict, document.exit_code = _outcome(document, counts, bool(wrong))
     document.reason = _reason(document, counts, len(wrong))
+
+
+def _take_back_verdicts(document: Document, wrong: set[str]) -> None:
+    """Across devices a ratio is shown, but nothing passes or fails by it; wrong results are wrong on any."""
+    if all(d.allowed for d in document.differences if d.name == "device"):
+        document.warnings.append("the devices differ: ratios are shown, but nothing passes or fails by them")
+    for cell in document.cells:
+        if cell.verdict != "not_comparable" and cell.cell_id not in wrong:
+            cell.reason = "the devices differ: " + (cell.reason if cell.ratio is None else "a ratio, no verdict")
+            cell.verdict, cell.processes_needed = "not_comparable", None
 
 
 def _outcome(document: Document, counts: Counter[Verdict], wrong: bool) -> tuple[Verdict, int]:
@@ -36,8 +48,18 @@ def _outcome(document: Document, counts: Counter[Verdict], wrong: bool) -> tuple
         passes = policy.allow_missing and document.only_base
         return ("same", 0) if passes else ("inconclusive", NOT_DECIDED)
     if counts["inconclusive"]:
-        return "inconclusive", {"report": NOT_DECIDED, "fail": REGRESSION, "pass": 0}[policy.on_inconclusive]
+        return "inconclusive", _undecided(document.cells, policy)
     return ("faster" if counts["faster"] else "same"), 0
+
+
+def _undecided(cells: Iterable[CellVerdict], policy: Policy) -> int:
+    """The exit code of undecided cells: the policy's, but 3 of invalid ones; of several, by precedence."""
+    codes = {
+        NOT_DECIDED if cell.invalid else UNDECIDED[policy.on_inconclusive]
+        for cell in cells
+        if cell.verdict == "inconclusive"
+    }
+    return next(code for code in (REGRESSION, NOT_DECIDED, 0) if code in codes)
 
 
 def _reason(document: Document, counts: Counter[Verdict], wrong: int) -> str:
@@ -46,14 +68,24 @@ def _reason(document: Document, counts: Counter[Verdict], wrong: int) -> str:
     if wrong:
         return f"{wrong} cells give wrong results in head; of all: {told}"
     if document.verdict == "not_comparable":
-        if document.differences:
-            texts = "; ".join(dict.fromkeys(d.text for d in document.differences))
-            return f"{texts}; --allow-different NAME compares all the same; {told}"
-        return f"{next(c.reason for c in document.cells if c.verdict == 'not_comparable')}; {told}"
+        return "; ".join(filter(None, [*_incomparable(document), told]))
     if not document.cells:
         timed = f"{len(document.not_timed)} cells could run in neither" if document.not_timed else "no cell is in both"
         return f"nothing to compare: {timed}"
+    invalid = sum(cell.invalid for cell in document.cells if cell.verdict == "inconclusive")
+    if invalid and document.verdict == "inconclusive":
+        return f"{told}; {invalid} of them invalid or throttled, which no --on-inconclusive lets pass"
     return told
+
+
+def _incomparable(document: Document) -> Iterator[str]:
+    """What forbids a verdict, and which option overrides it."""
+    found = [d for d in document.differences if d.name == "device" or not d.allowed]
+    yield from dict.fromkeys(d.text for d in found)
+    if any(not d.allowed for d in found):
+        yield "--allow-different NAME compares all the same"
+    if not found:
+        yield next(cell.reason for cell in document.cells if cell.verdict == "not_comparable")
 
 
 def _look_at_units(document: Document) -> None:

@@ -1,7 +1,7 @@
 """Policy: by which rules two Runs are judged."""
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -9,9 +9,17 @@ from andrea_bench.errors import BadInput, unknown_name
 
 # What two Runs may differ in, by the name that --allow-different takes.
 DIFFERENCES = ("device", "timing_mode", "cache", "threads")
-# Direction of better of what a gate may be asked for. All follow from time: a rate is work over time, and the
-# work of a cell is fixed, so that the ratio of cost is the ratio of times.
-METRICS = {"time": "lower", "tflops": "higher", "gb_per_s": "higher"}
+
+
+class Metric(NamedTuple):
+    """What a gate may be asked for. better: which way. work: the field of a Record that it is a rate of, over time;
+    None is the time itself."""
+
+    better: Literal["lower", "higher"]
+    work: str | None = None
+
+
+METRICS = {"time": Metric("lower"), "tflops": Metric("higher", "flops"), "gb_per_s": Metric("higher", "min_bytes")}
 # What a clock around one call tells apart at best; a change below it is none. (A perf_counter call costs
 # 0.04 to 0.1 us.)
 FLOOR_US = 0.1
@@ -25,7 +33,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     max_slowdown: the allowance (0.05 is 5 %). confidence: over the whole family of cells. family: how it is
     shared among them. paired: whether equal blocks of both sides are pairs (one process each, taken in turn).
-    on_inconclusive: what becomes of the exit code (`report`: 3). floor_us: smallest change that counts.
+    metric: what is judged, of METRICS. on_inconclusive: what becomes of the exit code (`report`: 3) where cells are
+    undecided; those that are invalid keep 3. floor_us: smallest change that counts.
     """
 
     max_slowdown: float = 0.05

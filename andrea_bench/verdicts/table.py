@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from andrea_bench.verdicts.document import Document
-from andrea_bench.verdicts.wording import MOST_ROWS, cell_name, headline, ratio_text, remarks, rows
+from andrea_bench.verdicts.wording import MOST_ROWS, cell_name, headline, one_line, ratio_text, remarks, rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,13 +24,14 @@ def print_document(console: "Console", document: Document) -> None:
         table.add_column("cell and reason", overflow="fold")
         for cell in shown:
             verdict = Text(cell.verdict.replace("_", " "), style=STYLES.get(cell.verdict, ""))
-            what = Text(cell_name(cell), overflow="fold")
+            what = Text(one_line(cell_name(cell)), overflow="fold")
             if cell.verdict != "same":
-                what.append("\n" + "\n".join([cell.reason, *(f"cause? {c}" for c in cell.likely_causes)]), "dim")
+                told = [cell.reason, *(f"cause? {c}" for c in cell.likely_causes)]
+                what.append("\n" + "\n".join(map(one_line, told)), "dim")
             table.add_row(verdict, Text(ratio_text(cell)), what)
         console.print(table)
     if len(document.cells) > len(shown):
         console.print(f"and {len(document.cells) - len(shown)} cells more (--json shows all)")
     for remark in remarks(document):
-        console.print(Text(remark))
-    console.print(Text(headline(document), style=f"bold {STYLES.get(document.verdict, 'green')}"))
+        console.print(Text(one_line(remark)))
+    console.print(Text(one_line(headline(document)), style=f"bold {STYLES.get(document.verdict, 'green')}"))

@@ -5,12 +5,19 @@ from collections.abc import Iterator
 from andrea_bench.verdicts.document import VERDICTS, CellName, CellVerdict, Document
 
 MOST_ROWS = 50  # of a table on a terminal or in a comment; JSON and JUnit hold all cells
+MOST_NAMES = 20  # of cells that one side lacks
 
 
 def headline(document: Document) -> str:
     """The verdict, the reason that won and the exit code, in one line."""
     verdict = document.verdict.replace("_", " ")
     return f"{verdict}: {document.reason} (exit {document.exit_code})"
+
+
+def one_line(text: str) -> str:
+    """`text` with nothing in it that ends a line, or that a terminal would obey: names and reasons are free text."""
+    line = " ".join(text.splitlines())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def rows(document: Document) -> list[CellVerdict]:
@@ -45,8 +52,10 @@ def remarks(document: Document) -> Iterator[str]:
         yield f"{'differs, allowed' if difference.allowed else 'differs'}: {difference.text}"
     for side, cells in (("base", document.only_base), ("head", document.only_head)):
         if cells:
-            few = ", ".join(map(cell_name, cells[:3]))
-            yield f"{len(cells)} cells only in {side}: {few}{', ...' if len(cells) > 3 else ''}"
+            names = ", ".join(map(cell_name, cells[:MOST_NAMES]))
+            more = len(cells) - MOST_NAMES
+            rest = f", and {more} more (--json names all)" if more > 0 else ""
+            yield f"{len(cells)} cells only in {side}: {names}{rest}"
     if document.not_timed:
         yield f"{len(document.not_timed)} cells without a time in base, such as {document.not_timed[0].kernel}: " + (
             document.not_timed[0].reason or ""

@@ -12,8 +12,14 @@ Gates = list[dict[str, Any]]
 TARGETS: dict[str, tuple[str, Callable[[Counter[str], int], bool]]] = {
     "aa-3%": ("at most 1 slower, at least 36 same", lambda c, n: c["slower"] <= 1 and c["same"] >= 0.9 * n),
     "aa-1%": ("at most 1 slower", lambda c, n: c["slower"] <= 1),
-    "slow-5%": ("found in at least 38", lambda c, n: c["found"] >= 0.95 * n),
-    "slow-3%": ("found in at least 30, never same", lambda c, n: c["found"] >= 0.75 * n and not c["called same"]),
+    "slow-5%": (
+        "found in at least 38, another cell slower in at most 2",
+        lambda c, n: c["found"] >= 0.95 * n and c["wrongly slower"] <= 0.05 * n,
+    ),
+    "slow-3%": (
+        "found in at least 30, never same, another cell slower in at most 2",
+        lambda c, n: c["found"] >= 0.75 * n and not c["called same"] and c["wrongly slower"] <= 0.05 * n,
+    ),
     "bursts": ("at most 1 slower", lambda c, n: c["slower"] <= 1),
     "replay-0%": ("at most 1 % slower", lambda c, n: c["slower"] <= 0.01 * n),
     "replay-5%": ("at least 95 % slower", lambda c, n: c["slower"] >= 0.95 * n),
@@ -41,7 +47,9 @@ def _line(name: str, gates: Gates) -> str:
     told = " | ".join(str(counts[verdict]) for verdict in ("slower", "same", "inconclusive", "faster"))
     target, met = TARGETS[name]
     yes = ("yes" if met(counts, len(gates)) else "no") + ("" if len(gates) >= 40 else ", so far")
-    found = f" (found in {counts['found']})" if gates[0]["injected"] else ""
+    found = ""
+    if gates[0]["injected"]:
+        found = f" (found in {counts['found']}, another cell slower in {counts['wrongly slower']})"
     return (
         f"| {name} | {gates[0]['allowance']} | {_injected(gates[-1]['injected'])} | {len(gates)} | {told} | {took} | "
         f"{target}{found} | {yes} |"

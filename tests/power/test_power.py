@@ -118,4 +118,16 @@ def test_the_table_tells_what_was_met(capsys: pytest.CaptureFixture[str]) -> Non
     assert lines[2].startswith("| aa-3% | 1% |  | 10 | 0 | 9 | 1 | 0 | 50 ") and lines[2].endswith("| yes, so far |")
     # Three of four are found, but one was called the same.
     assert "5.1 % (4.9 to 5.3) at seq_len 64 | 4 | 3 | 1 | 0" in lines[3] and lines[3].endswith("| no, so far |")
+    assert "another cell slower in at most 2 (found in 3, another cell slower in 0)" in lines[3]
     assert lines[-1] == "Measured 2026-11-29 on Test CPU, at commit abc."
+
+
+@pytest.mark.parametrize(("wrongly", "met"), [(0, "yes"), (2, "yes"), (3, "no")])
+@pytest.mark.parametrize("row", ["slow-5%", "slow-3%"])
+def test_a_slowdown_found_in_the_wrong_cell_counts_against_the_row(
+    capsys: pytest.CaptureFixture[str], row: str, wrongly: int, met: str
+) -> None:
+    gates = [gate("slower", "slower", "slower")] * wrongly + [gate("slower", "slower")] * (40 - wrongly)
+    print_table([{**one, "row": row} for one in gates])
+    line = capsys.readouterr().out.splitlines()[2]
+    assert f"(found in 40, another cell slower in {wrongly}) | {met} |" in line

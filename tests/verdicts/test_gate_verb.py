@@ -96,9 +96,10 @@ def test_markdown_and_junit(write_run: WriteRun, tmp_path: Path) -> None:
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows] == ["| verdict", "| broken", "| slower", "| inconclusive"]
     suite = ElementTree.parse(junit).getroot()
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "1")
-    failure = suite.find("testcase/failure")
-    assert failure is not None and "a|b <script>" in (failure.get("message") or "")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "3", "1")
+    whole, broken, _ = suite.findall("testcase/failure")
+    assert (whole.get("message") or "").endswith("(exit 1)")
+    assert "a|b <script>" in (broken.get("message") or "")
 
 
 def test_a_full_disk_is_one_line(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +128,7 @@ def test_percentages_that_are_taken() -> None:
         parse_percent("5")
 
 
-BAD_RECORDS = {
+BAD_RECORDS: dict[str, tuple[str, str | bytes | None]] = {
     "empty head": ("run.json", ""),
     "an object without fields": ("run.json", "{}"),
     "an array": ("run.json", "[]"),
@@ -140,6 +141,8 @@ BAD_RECORDS = {
     "a null sample": ("records.jsonl", b"null"),
     "a sample that is text": ("records.jsonl", b'"N/A"'),
     "bytes that are no text": ("records.jsonl", b"\xff\xfe\n"),
+    "no record": ("records.jsonl", ""),
+    "no file of records": ("records.jsonl", None),
 }
 SAMPLES = (b"null", b'"N/A"')  # put into a record in place of one
 
@@ -153,7 +156,10 @@ def test_bad_files_are_one_line_that_names_the_file(
     file, content = BAD_RECORDS[case]
     if content in SAMPLES:
         content = msgspec.json.encode(make_record("a", BASE)).replace(b"100.0", content) + b"\n"
-    (Path(paths[side]) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if content is None:
+        (Path(paths[side]) / file).unlink()
+    else:
+        (Path(paths[side]) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     for verb in ("gate", "compare"):
         assert main([verb, *paths]) == 2
         captured = capsys.readouterr()
@@ -161,13 +167,17 @@ def test_bad_files_are_one_line_that_names_the_file(
         assert file in captured.err
 
 
-def test_nan_and_infinity_in_a_file_never_pass(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("on_inconclusive", ["report", "fail", "pass"])
+def test_nan_and_infinity_in_a_file_never_pass(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str], on_inconclusive: str
+) -> None:
     for name in ("NaN", "Infinity", "-Infinity", "0", "-1"):
         line = msgspec.json.encode(make_record("a", BASE)).decode().replace("100.0", name, 1)
         base = write_run(f"b{name}", [make_record("a", BASE[::-1])])
         head = write_run(f"h{name}", [line])
-        assert main(["gate", str(base), str(head), "--json"]) == 3
+        assert main(["gate", str(base), str(head), "--json", "--on-inconclusive", on_inconclusive]) == 3
         document = json.loads(capsys.readouterr().out)
+        jsonschema.validate(document, SCHEMA)
         assert document["cells"][0]["verdict"] == "inconclusive" and "invalid" in document["cells"][0]["reason"]
 
 
@@ -304,3 +314,13 @@ def test_a_reader_that_leaves_does_not_turn_a_regression_into_a_pass(
     gate = f"{{ sleep 0.2; {sys.executable} -u -m andrea_bench gate '{base}' '{head}' {options}; }} | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", gate], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (exit_code, "")
+
+
+def test_a_metric_is_not_for_results_of_asv(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of them has its own unit and its own direction: an option that nothing reads would mislead."""
+    monkeypatch.setattr("andrea_bench.tracking.folder.is_tracked", lambda side: True)
+    assert main(["gate", "a", "b", "--metric", "tflops"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "--metric tflops: is for Runs" in captured.err

@@ -2,30 +2,16 @@
 
 import math
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from scipy import stats
-from verdict_runs import ENVIRONMENT, make_record, noisy
+from verdict_runs import BASE, WriteRun, judged, make_record, noisy, times
 
 from andrea_bench.errors import BadInput
 from andrea_bench.problem import Problem
-from andrea_bench.record import Code, Record, Validity
+from andrea_bench.record import Record, Validity
 from andrea_bench.store import read_run
 from andrea_bench.verdicts import Document, Policy, judge
-
-WriteRun = Callable[..., Path]
-BASE = [100.0, 101.0, 99.5, 100.4, 99.8, 100.9, 100.2, 99.1]
-
-
-def judged(write_run: WriteRun, base: list[Record], head: list[Record], policy: Policy | None = None) -> Document:
-    return judge(read_run(write_run("base", base)), read_run(write_run("head", head)), policy or Policy())
-
-
-def times(factor: float) -> list[float]:
-    """BASE times a factor, each value moved a little: another measurement."""
-    return [factor * us * (1 + 0.001 * ((7 * i) % 5 - 2)) for i, us in enumerate(BASE)]
 
 
 @pytest.mark.parametrize(
@@ -157,38 +143,67 @@ def judge_new_wrong(write_run: WriteRun) -> Document:
     return judge(read_run(write_run("b", [make_record("b", BASE)])), read_run(write_run("h", head)), Policy())
 
 
-def test_throttled_and_invalid_rows_decide_nothing(write_run: WriteRun) -> None:
+POLICIES = ["report", "fail", "pass"]
+
+
+@pytest.mark.parametrize("on_inconclusive", POLICIES)
+def test_throttled_and_invalid_rows_decide_nothing(write_run: WriteRun, on_inconclusive: str) -> None:
+    """And stay exit code 3, whatever the policy says of what is undecided."""
     throttled = make_record("a", times(1.5), status="throttled", reason="clock 345 of 1980 MHz")
     invalid = make_record("b", times(1.5), validity=Validity(verdict="invalid", reasons=["another process"]))
     suspect = make_record("c", times(1.0), validity=Validity(verdict="suspect", reasons=["steal 3 %"]))
-    document = judged(write_run, [make_record(k, BASE) for k in "abc"], [throttled, invalid, suspect])
+    policy = Policy(on_inconclusive=on_inconclusive)  # type: ignore[arg-type]
+    document = judged(write_run, [make_record(k, BASE) for k in "abc"], [throttled, invalid, suspect], policy)
     assert [c.verdict for c in document.cells] == ["inconclusive", "inconclusive", "same"]
+    assert [c.invalid for c in document.cells] == [True, True, False]
     assert "345" in document.cells[0].reason and "another process" in document.cells[1].reason
     assert "steal 3 %" in document.cells[2].reason
-    assert document.exit_code == 3
+    assert (document.verdict, document.exit_code) == ("inconclusive", 3)
+    assert "2 of them invalid or throttled" in document.reason
 
 
+@pytest.mark.parametrize(("on_inconclusive", "exit_code"), [("report", 3), ("fail", 1), ("pass", 3)])
+def test_invalid_rows_beside_undecided_ones(write_run: WriteRun, on_inconclusive: str, exit_code: int) -> None:
+    """A failure wins over what could not be decided, that over a pass."""
+    base = [make_record("a", BASE), make_record("b", [100.0])]
+    head = [make_record("a", times(1.0), status="throttled", reason="hot"), make_record("b", [100.5])]
+    document = judged(write_run, base, head, Policy(on_inconclusive=on_inconclusive))  # type: ignore[arg-type]
+    assert [(c.verdict, c.invalid) for c in document.cells] == [("inconclusive", True), ("inconclusive", False)]
+    assert (document.verdict, document.exit_code) == ("inconclusive", exit_code)
+
+
+@pytest.mark.parametrize("on_inconclusive", POLICIES)
 @pytest.mark.parametrize("bad", [0.0, -5.0, math.nan, math.inf])
-def test_times_that_are_none_never_pass(write_run: WriteRun, bad: float) -> None:
+def test_times_that_are_none_never_pass(write_run: WriteRun, bad: float, on_inconclusive: str) -> None:
+    policy = Policy(on_inconclusive=on_inconclusive)  # type: ignore[arg-type]
     for name, base, head in (("x", BASE, [bad, *BASE[1:]]), ("y", [bad, *BASE[1:]], BASE)):
         stored = read_run(write_run(name + "b", [make_record(medians_us=BASE)]))
         stored.records = [make_record(medians_us=base)]
         other = read_run(write_run(name + "h", [make_record(medians_us=BASE)]))
         other.records = [make_record(medians_us=head)]
-        document = judge(stored, other, Policy())
+        document = judge(stored, other, policy)
         assert (document.verdict, document.exit_code) == ("inconclusive", 3)
         assert "invalid" in document.cells[0].reason and f"{bad:g}" in document.cells[0].reason
 
 
-def test_ok_without_samples_is_invalid(write_run: WriteRun) -> None:
+@pytest.mark.parametrize("on_inconclusive", POLICIES)
+def test_ok_without_samples_is_invalid(write_run: WriteRun, on_inconclusive: str) -> None:
+    policy = Policy(on_inconclusive=on_inconclusive)  # type: ignore[arg-type]
     empty = make_record(status="ok", timing_mode="host_wall", cache="warm")
-    document = judged(write_run, [make_record(medians_us=BASE)], [empty])
+    document = judged(write_run, [make_record(medians_us=BASE)], [empty], policy)
     assert document.exit_code == 3 and "no samples" in document.cells[0].reason
     lost = make_record(medians_us=times(1.0), block=[0, 1])
-    document = judge(
-        read_run(write_run("b", [make_record(medians_us=BASE)])), read_run(write_run("h", [lost])), Policy()
-    )
+    document = judge(read_run(write_run("b", [make_record(medians_us=BASE)])), read_run(write_run("h", [lost])), policy)
     assert document.exit_code == 3 and "24 samples but 2 blocks" in document.cells[0].reason
+
+
+def test_a_cell_of_a_trial_that_was_never_measured_is_undecided_not_invalid(write_run: WriteRun) -> None:
+    """The machine was held back in each of its pairs; nothing that is left is invalid."""
+    cells = [make_record("a", BASE), make_record("b", status="ok", timing_mode="host_wall", cache="warm")]
+    head = [make_record("a", times(1.0)), cells[1]]
+    document = judged(write_run, cells, head, Policy(paired=True, on_inconclusive="pass"))
+    assert (document.cells[1].verdict, document.cells[1].invalid) == ("inconclusive", False)
+    assert (document.verdict, document.exit_code) == ("inconclusive", 0)
 
 
 def test_all_cells_unsupported_is_no_pass(write_run: WriteRun) -> None:
@@ -216,129 +231,6 @@ def test_other_units_are_not_a_slowdown(write_run: WriteRun) -> None:
     document = judged(write_run, base, head)
     assert (document.verdict, document.exit_code) == ("not_comparable", 3)
     assert "not in microseconds" in document.cells[0].reason
-
-
-H100 = {"device": "cuda:0", "gpu": {"uuid": "GPU-1", "name": "NVIDIA H100 PCIe", "memory_total_bytes": 85_000_000_000}}
-H200 = {"device": "cuda:0", "gpu": {"uuid": "GPU-2", "name": "NVIDIA H200", "memory_total_bytes": 150_000_000_000}}
-
-
-def gpu_runs(write_run: WriteRun, base: object, head: object, policy: Policy, head_device: str = "cuda:0") -> Document:
-    fields = {"timing_mode": "cuda_event"}
-    a = write_run("base", [make_record(medians_us=BASE, device="cuda:0", **fields)], environment=base)
-    b = write_run("head", [make_record(medians_us=times(1.0), device=head_device, **fields)], environment=head)
-    return judge(read_run(a), read_run(b), policy)
-
-
-def test_other_device_is_refused_with_what_differs(write_run: WriteRun) -> None:
-    document = gpu_runs(write_run, H100, H200, Policy())
-    assert (document.verdict, document.exit_code) == ("not_comparable", 3)
-    assert document.cells[0].verdict == "not_comparable" and document.cells[0].ratio is None
-    assert "NVIDIA H100 PCIe -> NVIDIA H200" in document.reason and "memory" in document.reason
-
-
-def test_other_device_allowed_is_a_report_but_no_pass(write_run: WriteRun) -> None:
-    document = gpu_runs(write_run, H100, H200, Policy(allow_different=["device"]))
-    assert document.cells[0].ratio == pytest.approx(1.0, rel=0.01)
-    assert any("devices differ" in warning for warning in document.warnings)
-    assert (document.verdict, document.exit_code) == ("not_comparable", 3)
-
-
-def test_same_device_under_another_index_is_the_same(write_run: WriteRun) -> None:
-    moved = {**H100, "device": "cuda:4"}
-    document = gpu_runs(write_run, H100, moved, Policy(), head_device="cuda:4")
-    assert (document.verdict, document.exit_code, document.differences) == ("same", 0, [])
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("timing_mode", {"timing_mode": "cuda_graph"}),
-        ("cache", {"cache": "cold"}),
-        ("threads", {"device": "cpu:threads=2"}),
-    ],
-)
-def test_other_timing_is_refused_unless_allowed_by_name(write_run: WriteRun, name: str, change: dict[str, str]) -> None:
-    base = read_run(write_run("a", [make_record(medians_us=BASE)]))
-    head = read_run(write_run("b", [make_record(medians_us=times(1.0), **change)]))
-    document = judge(base, head, Policy())
-    assert (document.verdict, document.exit_code) == ("not_comparable", 3)
-    assert [d.name for d in document.differences] == [name]
-    allowed = judge(base, head, Policy(allow_different=[name]))
-    assert (allowed.verdict, allowed.exit_code) == ("same", 0)
-    assert allowed.differences[0].allowed
-
-
-def test_other_threads_of_the_protocol_are_refused(write_run: WriteRun) -> None:
-    base = write_run("a", [make_record(medians_us=BASE)], protocol={"threads": 1})
-    head = write_run("b", [make_record(medians_us=times(1.0))], protocol={"threads": 2})
-    assert judge(read_run(base), read_run(head), Policy()).verdict == "not_comparable"
-
-
-def test_records_of_one_cell_are_joined_by_timing(write_run: WriteRun) -> None:
-    """Warm and cold of one cell in both Runs, in another order: never compared with one another."""
-    warm, cold = make_record(medians_us=BASE), make_record(medians_us=[3 * us for us in BASE], cache="cold")
-    warm2 = make_record(medians_us=times(1.0))
-    cold2 = make_record(medians_us=[3 * us for us in times(1.0)], cache="cold")
-    document = judged(write_run, [warm, cold], [cold2, warm2])
-    assert [c.verdict for c in document.cells] == ["same", "same"]
-
-
-def test_unknown_difference_and_metric_are_refused() -> None:
-    with pytest.raises(BadInput, match="timing_mode"):
-        Policy(allow_different=["timing-mode"])
-    with pytest.raises(BadInput, match="not known whether more of it is better"):
-        Policy(metric="score")
-
-
-@pytest.mark.parametrize(
-    ("metric", "factor", "verdict"),
-    [("tflops", 1.2, "slower"), ("tflops", 0.8, "faster"), ("gb_per_s", 1.2, "slower"), ("time", 1.2, "slower")],
-)
-def test_direction_of_better(write_run: WriteRun, metric: str, factor: float, verdict: str) -> None:
-    """More TFLOP/s (less time) is an improvement, fewer a regression."""
-    policy = Policy(metric=metric)
-    document = judged(write_run, [make_record(medians_us=BASE)], [make_record(medians_us=times(factor))], policy)
-    assert document.verdict == verdict
-
-
-def test_likely_causes_are_named(write_run: WriteRun) -> None:
-    base = make_record(medians_us=BASE, selected_backend="flash")
-    head = make_record(medians_us=times(1.5), selected_backend="math", code=Code(kernel_source_hash="bbbb"))
-    a = write_run("a", [base])
-    b = write_run("b", [head], environment={**ENVIRONMENT, "libraries": {"torch": "2.14.0"}})
-    problem = '{"seq_len": 64, "n_head": 4, "head_dim": 16}'
-    facts = f'{{"facts": [{{"kernel": "sdpa_flash", "problem": {problem}, "spill_store_bytes": %d}}]}}'
-    (a / "facts.json").write_text(facts % 0)
-    (b / "facts.json").write_text(facts % 172)
-    (cell,) = judge(read_run(a), read_run(b), Policy()).cells
-    assert cell.likely_causes == [
-        "selected backend: flash -> math",
-        "source of sdpa_flash changed: aaaa -> bbbb",
-        "Facts of sdpa_flash: spill_store_bytes 0 -> 172",
-        "torch: 2.13.0 -> 2.14.0",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("device", "before", "after", "named"),
-    [
-        ("cpu", "aten::mm, aten::copy_", "aten::mm", False),  # just under a tenth this time
-        ("cpu", "aten::mm, aten::copy_", "aten::copy_, aten::mm", False),
-        ("cpu:threads=2", "aten::mm, aten::copy_", "aten::mm, aten::add", False),
-        ("cpu", "aten::mm, aten::copy_", "aten::bmm, aten::mm", True),
-        ("cpu", "aten::mm, aten::bmm", "aten::bmm", True),
-        ("cuda", "gemm<64, 128>", "gemm<64, 64>", True),
-    ],
-)
-def test_a_short_operator_that_comes_or_goes_is_no_other_backend(
-    device: str, before: str, after: str, named: bool, write_run: WriteRun
-) -> None:
-    base, head = (
-        write_run(name, [make_record(medians_us=medians, device=device, selected_backend=backend)])
-        for name, medians, backend in (("a", BASE, before), ("b", times(1.5), after))
-    )
-    (cell,) = judge(read_run(base), read_run(head), Policy()).cells
-    assert cell.likely_causes == ([f"selected backend: {before} -> {after}"] if named else [])
 
 
 def test_changes_below_what_a_clock_tells_are_none(write_run: WriteRun) -> None:

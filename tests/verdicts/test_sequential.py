@@ -75,9 +75,10 @@ def test_three_per_cent_is_found_or_left_open_but_never_called_same() -> None:
 
 
 # Real kernels, the same code on both sides: `python tests/power/gate_power.py --record-medians FILE`. The file tells
-# under which conditions; what is asserted holds on a busy machine too.
+# under which conditions. The rows are those of tests/power, with as many gates as a test has time for.
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("process_medians.json").read_text())
-PAIRS = max(20, int(120 / RECORDED["pair_seconds"]))  # in ab's default budget
+PAIRS = int(120 / RECORDED["pair_seconds"])  # in ab's default budget
+GATES = 200
 
 
 def recorded_noise() -> list[list[float]]:
@@ -108,17 +109,32 @@ def test_all_cells_of_a_replayed_pair_come_from_one_pair(monkeypatch: pytest.Mon
         assert second == pytest.approx([2 * (x - math.log(1.05)) for x in first])
 
 
+def bursts(generator: random.Random) -> list[list[float]]:
+    """The recorded pairs, all cells of a random third of them ten times as far off.
+
+    A stand-in: no file holds medians taken under load bursts (the row `bursts` of tests/power stores verdicts, not
+    medians), so how far a burst puts a pair off is made up here; that it hits all cells of a pair alike is not."""
+    noise = recorded_noise()
+    factors = [10 if generator.random() < 1 / 3 else 1 for _ in noise[0]]
+    return [[x * factor for x, factor in zip(logs, factors, strict=True)] for logs in noise]
+
+
+def test_bursts_make_no_false_alarm() -> None:
+    found = replay(bursts(random.Random(7)), Policy(max_slowdown=0.01), gates=GATES, max_pairs=PAIRS)
+    assert found["slower"] + found["broken"] <= 0.025 * GATES  # 1 of 40
+
+
 @pytest.mark.parametrize("allowance", [0.01, 0.03])
 def test_recorded_noise_gives_no_false_alarm(allowance: float) -> None:
-    found = replay(recorded_noise(), Policy(max_slowdown=allowance), gates=150, max_pairs=PAIRS)
+    found = replay(recorded_noise(), Policy(max_slowdown=allowance), gates=GATES, max_pairs=PAIRS)
     assert found["slower"] + found["broken"] <= 1
 
 
-def test_a_slowdown_beyond_the_recorded_noise_is_found() -> None:
-    noise = recorded_noise()
-    slowdown = 0.01 + 5 * spread(noise[0])
-    found = replay(noise, Policy(max_slowdown=0.01), gates=60, max_pairs=PAIRS, slowdown=slowdown)
-    assert found["slower"] >= 57
+def test_five_per_cent_is_found_in_recorded_noise() -> None:
+    """The row of 5 % as it stands, whatever the noise is."""
+    found = replay(recorded_noise(), Policy(max_slowdown=0.01), gates=GATES, max_pairs=PAIRS, slowdown=0.05)
+    assert found["slower"] >= 0.95 * GATES
+    assert found["same"] == found["faster"] == 0
 
 
 def test_a_slowdown_within_the_recorded_noise_is_never_called_same() -> None:

@@ -10,9 +10,24 @@ import pytest
 
 from andrea_bench.problem import Problem
 from andrea_bench.record import Code, Record, RunHead, cell_id
+from andrea_bench.store import read_run
+from andrea_bench.verdicts import Document, Policy, judge
 
+WriteRun = Callable[..., Path]
 SUITE, OP = "head_width", "attention"
 ENVIRONMENT = {"device": "cpu", "cpu": {"model": "Test CPU", "logical_cpus": 2}, "libraries": {"torch": "2.13.0"}}
+
+BASE = [100.0, 101.0, 99.5, 100.4, 99.8, 100.9, 100.2, 99.1]  # process medians
+
+
+def times(factor: float) -> list[float]:
+    """BASE times a factor, each value moved a little: another measurement."""
+    return [factor * us * (1 + 0.001 * ((7 * i) % 5 - 2)) for i, us in enumerate(BASE)]
+
+
+def judged(write_run: WriteRun, base: list[Record], head: list[Record], policy: Policy | None = None) -> Document:
+    """The verdict on two Runs of these Records."""
+    return judge(read_run(write_run("base", base)), read_run(write_run("head", head)), policy or Policy())
 
 
 def make_record(kernel: str = "sdpa_flash", medians_us: list[float] | None = None, **changes: Any) -> Record:
