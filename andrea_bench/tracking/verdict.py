@@ -117,7 +117,9 @@ class _Judged:
             try:
                 self._slots.append(_Timed(base, head, unpaired_shift(head.samples, base.samples)))
             except ValueError as error:
-                self._give(head, "inconclusive", f"invalid: {error}")
+                self._give(head, "inconclusive", f"invalid: {error}", invalid=True)
+        elif none := [value for value in (base.value, head.value) if value is not None and value <= 0]:
+            self._give(head, "inconclusive", f"invalid: a time of {none[0]:g} s", invalid=True)
         elif not (base.value and head.value and base.low and base.high and head.low and head.high):
             self._give(head, "inconclusive", "asv took too few samples for an interval of the median")
         else:
@@ -148,7 +150,7 @@ class _Judged:
         before, after = (head.value, base.value) if base.higher_is_better else (base.value, head.value)
         shown = f"{base.value:.6g} -> {head.value:.6g} {head.unit}"
         if before == after:
-            self._give(head, "same", f"{shown}: unchanged", 1.0)
+            self._give(head, "same", f"{shown}: unchanged", ratio=1.0)
             return
         ratio = after / before if before > 0 else math.inf
         counted = is_counted(base)
@@ -161,10 +163,10 @@ class _Judged:
                 verdict = "slower" if after > before else "faster"
         words = "worse" if after > before else "better"
         why = f"{shown}: {words}" + ("; one value has no interval" if verdict == "inconclusive" else "")
-        self._give(head, verdict, why, ratio if 0 < ratio < math.inf else None)
+        self._give(head, verdict, why, ratio=ratio if 0 < ratio < math.inf else None)
 
-    def _give(self, point: Point, verdict: Verdict, reason: str, ratio: float | None = None) -> None:
-        self._slots.append(CellVerdict(**_fields(point), verdict=verdict, reason=reason, ratio=ratio))
+    def _give(self, point: Point, verdict: Verdict, reason: str, **more: Any) -> None:
+        self._slots.append(CellVerdict(**_fields(point), verdict=verdict, reason=reason, **more))
 
     def _allowance(self, base: Point) -> float:
         return self._policy.allowance((base.value or 0.0) * SECONDS_US) if base.value else self._policy.max_slowdown

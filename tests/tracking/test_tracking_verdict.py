@@ -74,6 +74,16 @@ def test_a_wide_interval_decides_nothing(capsys: pytest.CaptureFixture[str]) -> 
     assert "not significant" in document["cells"][0]["reason"] or "not changed" in document["cells"][0]["reason"]
 
 
+@pytest.mark.parametrize("policy", ["report", "fail", "pass"])
+@pytest.mark.parametrize("samples", [None, [[0.0] * 9]])
+def test_a_time_of_nothing_passes_under_no_policy(
+    policy: str, samples: list[list[float]] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = {TIME: times([1e-3], EAGER, samples=[[1e-3] * 9])}
+    code, document = gate(base, {TIME: times([0.0], EAGER, samples=samples)}, capsys, "--on-inconclusive", policy)
+    assert code == 3 and document["cells"][0]["reason"].startswith("invalid: a time of 0")
+
+
 @pytest.mark.parametrize(("value", "word"), [(None, "failed"), (math.nan, "skipped")])
 def test_what_no_longer_runs_is_broken(value: float | None, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, document = gate({TIME: times([1e-3], EAGER)}, {TIME: times([value], EAGER)}, capsys)
