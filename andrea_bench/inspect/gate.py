@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from andrea_bench.inspect import loads
 from andrea_bench.inspect.document import FactsDocument
 from andrea_bench.inspect.facts import Facts
 from andrea_bench.problem import Problem
@@ -20,8 +21,6 @@ Key = tuple[str, str, str, str]
 
 # Matrix instructions by who issues them, slowest first: mma.sync by a warp, wgmma by four, tcgen05 by a block.
 _FAMILIES = ("none", "mma.sync", "wgmma", "tcgen05")
-# A change of mean load width below this is the odd narrow load beside wide ones.
-_WIDTH_TOLERANCE = 0.95
 _NOTED = (
     "registers_per_thread",
     "stack_bytes",
@@ -286,31 +285,24 @@ def _width(facts: Facts) -> int:
 
 
 def _load_widths(base: Facts, head: Facts) -> Iterable[Finding]:
-    if (base.tma_copies or 0) and not head.tma_copies:
-        yield _finding(head, "tma_copies", base.tma_copies, head.tma_copies, "worse", "TMA copies became loads")
-        return
-    was, now = _mean_width(base), _mean_width(head)
-    if not was or not now:
-        return
-    if now < was * _WIDTH_TOLERANCE or was < now * _WIDTH_TOLERANCE:
-        severity: Severity = "worse" if now < was else "better"
-        reason = f"{now:.1f} bytes in a load on average, was {was:.1f}"
-        before, after = (f.global_load_bytes or {} for f in (base, head))
-        copies = [f.async_copy_bytes or {} for f in (base, head)]
-        field = "global_load_bytes" if after != before else "async_copy_bytes"
-        yield _finding(
-            head, field, {"loads": before, "copies": copies[0]}, {"loads": after, "copies": copies[1]}, severity, reason
-        )
-
-
-def _mean_width(facts: Facts) -> float | None:
-    """Bytes of the load by which the average byte of the main loop comes, asynchronous copies included."""
-    widths: Counter[int] = Counter()
-    for counts in (facts.global_load_bytes or {}, facts.async_copy_bytes or {}):
-        for width, count in counts.items():
-            widths[int(width)] += count
-    moved = sum(width * count for width, count in widths.items())
-    return sum(width * width * count for width, count in widths.items()) / moved if moved else None
+    """Loads in place of TMA copies, or narrower loads; only where there is neither, the reverse."""
+    by_what = f"{loads.by_what(head)}, was {loads.by_what(base)}"
+    field = "async_copy_bytes" if base.global_load_bytes == head.global_load_bytes else "global_load_bytes"
+    was, now = ({"loads": f.global_load_bytes or {}, "copies": f.async_copy_bytes or {}} for f in (base, head))
+    ways: tuple[tuple[Severity, Facts, Facts], ...] = (("worse", base, head), ("better", head, base))
+    for severity, wide, narrow in ways:
+        if loads.in_place_of_tma(wide, narrow):
+            if base.tma_copies != head.tma_copies:
+                yield _finding(head, "tma_copies", base.tma_copies, head.tma_copies, severity, by_what)
+            else:
+                yield _finding(head, field, was, now, severity, by_what)
+            return
+        if shift := loads.narrower(wide, narrow):
+            shares = [f"{100 * share:.0f} %" for share in (shift.before, shift.after)]
+            before, after = shares if severity == "worse" else shares[::-1]
+            reason = f"{after} of the loaded bytes come at most {shift.width} at a time, was {before} ({by_what})"
+            yield _finding(head, field, was, now, severity, reason)
+            return
 
 
 def _notes(base: Facts, head: Facts) -> Iterable[Finding]:
@@ -323,3 +315,5 @@ def _notes(base: Facts, head: Facts) -> Iterable[Finding]:
         was, now = getattr(base, field), getattr(head, field)
         if was and not now:
             yield _finding(head, field, was, now, "note", "none of these in the main loop any more")
+    if base.tma_copies and not head.tma_copies and not loads.moved_bytes(head):
+        yield _finding(head, "tma_copies", base.tma_copies, 0, "note", "none of these in the main loop any more")
