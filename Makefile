@@ -22,6 +22,7 @@ test: check
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 # The structure of the project's own kernels, which tests/inspect/test_structure.py holds against the code.
+# every_kernel.json names none: it has each Triton kernel with a forward pass, a new one too.
 GATE_GPUS := rtx_4090,a100_sxm4_80gb,h200_sxm,b200,rtx_5090
 structure: setup
 	mkdir -p reports/structure
@@ -31,6 +32,8 @@ structure: setup
 	$(BIN)/andrea-bench inspect --gpu $(GATE_GPUS) -a head_dim=72 -a direction=backward,decode \
 	  --kernel triton_exact,triton_decode \
 	  --save reports/structure/backward_decode.json --markdown reports/structure/backward_decode.md
+	$(BIN)/andrea-bench inspect --gpu $(GATE_GPUS) -a head_dim=72 \
+	  --save reports/structure/every_kernel.json --markdown reports/structure/every_kernel.md
 
 # The same for every GPU of the catalogue, to be published: Facts, page and pictures in a folder of their own.
 STRUCTURE ?= reports/$(shell date +%F)-compiled-structure
