@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import andrea_bench
 from andrea_bench import kernel as registry
 from andrea_bench.cli.main import main
 
-ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((Path(andrea_bench.__file__).parent / "schema" / "facts.schema.json").read_text())
 SAMPLES = Path(__file__).parent / "sample_kernels.py"
 COPY = ["--module", f"{SAMPLES}:sample_copy", "--signature", "*fp32,*fp32,i32", "--constexpr", "block=256"]
@@ -205,23 +202,6 @@ def test_baseline_of_project_kernels_there_and_back(capsys: pytest.CaptureFixtur
     assert out.startswith("compiler changed: triton 3.6.0 -> ")
     assert "error: triton_gone on rtx_4090" in out
     assert "verdict: broken" in out
-
-
-def test_users_own_kernel_in_a_plain_test(tmp_path: Path):
-    """README's example, run by pytest on a kernel that is not the project's."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (example,) = [block for block in blocks if "compile_facts" in block]
-    (tmp_path / "test_mine.py").write_text(example)
-    (tmp_path / "my_kernels.py").write_text(
-        "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
-        "def my_kernel(x, y, n, BLOCK: tl.constexpr):\n"
-        "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
-        "    tl.store(y + at, tl.load(x + at, at < n) * 2, at < n)\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
 
 
 def test_facts_of_sample_through_the_verb(capsys: pytest.CaptureFixture[str]):

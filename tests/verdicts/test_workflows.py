@@ -60,6 +60,13 @@ def test_the_workflows_are_those_that_were_asked_for() -> None:
     assert verbs == {"structure.yml": ["inspect"], "ab.yml": ["ab"], "gpu.yml": ["sweep", "sweep", "gate"]}
 
 
+def test_what_the_structural_gate_wrote_is_posted() -> None:
+    (_, check, post) = scripts(WORKFLOWS["structure.yml"])
+    (arguments,) = commands(check)
+    written = parsed(arguments).params["markdown_file"]
+    assert written is not None and shlex.split(post)[:2] == ["cat", str(written)]
+
+
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_every_command_parses(name: str) -> None:
     for script in scripts(WORKFLOWS[name]):
