@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 
 from andrea_bench.calibration import CellNoise, SuiteNoise
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs
-from andrea_bench.measure.session import Worker
+from andrea_bench.errors import EnvironmentUnfit
+from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
+from andrea_bench.measure.session import KernelStopped, Worker
 from andrea_bench.measure.task import Task
 from andrea_bench.plan import Group
 from andrea_bench.protocol import Protocol
@@ -24,32 +25,32 @@ Report = Callable[[str], None]
 
 
 def suite_noise(groups: list[Group], device: str, protocol: Protocol, seconds: float, report: Report) -> SuiteNoise:
-    """A/A of one suite's Groups for about so many seconds: pairs of processes of the code at hand."""
-    tasks = []
-    for group in groups:
-        members: list[tuple[str, str]] = list(group.members)
-        if members:
-            tasks.append(
-                Task(
-                    suite=group.suite.name, problem=group.problem, members=members, device=device, device_name=device,
-                    protocol=protocol,
-                )
-            )  # fmt: skip
-
-    def start() -> Worker:
-        return Worker(device, protocol.threads)
-
-    pairs = Pairs((start, start), tasks)
+    """A/A of one suite's Groups for about so many seconds: pairs of processes of the code at hand, each with the
+    threads of the Protocol. Raises EnvironmentUnfit where no cell could be timed."""
+    pairs = Pairs((_starter(device, protocol), _starter(device, protocol)), _tasks(groups, device, protocol))
     began, longest = time.monotonic(), 0.0
     while pairs.count < 2 or time.monotonic() + longest < began + seconds:
         started = time.monotonic()
-        pairs.measure()
+        try:
+            pairs.measure()
+        except KernelStopped as stop:
+            raise EnvironmentUnfit(f"{stop}; nothing can be calibrated") from None
         longest = max(longest, time.monotonic() - started)
         report(f"{groups[0].suite.name}: {pairs.count} pairs")
         if pairs.finished:
             break
     pair_seconds = (time.monotonic() - began) / max(1, pairs.count)
-    cells = [
+    cells = cell_noise(pairs)
+    if not cells:
+        reasons = [record.reason for side in (BASE, HEAD) for record in pairs.records(side) if record.reason]
+        raise EnvironmentUnfit(f"suite {groups[0].suite.name}: no cell could be timed: {(reasons or ['held back'])[0]}")
+    return summarise(cells, pairs.count, pair_seconds)
+
+
+def cell_noise(pairs: Pairs) -> list[CellNoise]:
+    """What each cell that was timed on both sides says, in the order of the Tasks."""
+    heads = {record.cell_id: record for record in pairs.records(HEAD)}
+    return [
         CellNoise(
             cell_id=base.cell_id,
             kernel=base.kernel,
@@ -57,19 +58,17 @@ def suite_noise(groups: list[Group], device: str, protocol: Protocol, seconds: f
             median_us=median(base.samples_us),
             log_ratios=paired_logs(base, head),
         )
-        for base, head in zip(pairs.records(BASE), pairs.records(HEAD), strict=True)
-        if base.samples_us and head.samples_us
+        for base in pairs.records(BASE)
+        if base.samples_us and (head := heads.get(base.cell_id)) and head.samples_us
     ]
-    return summarise(cells, pairs.count, pair_seconds)
 
 
 def summarise(cells: list[CellNoise], pairs: int, pair_seconds: float) -> SuiteNoise:
-    """What the log ratios of A/A pairs mean for a gate of the default budget."""
+    """What the log ratios of A/A pairs (of one cell at least) mean for a gate of the default budget."""
     gate_pairs = max(2, int(GATE_SECONDS / pair_seconds))
     noise = [cell.log_ratios for cell in cells]
-    spread = [MAD_TO_SD * median([abs(x) for x in logs]) for logs in noise]
     alarms, least = {}, None
-    for allowance in ALLOWANCES if noise else ():
+    for allowance in ALLOWANCES:
         policy = Policy(max_slowdown=allowance)
         found = replay(noise, policy, gates=REPLAYED_GATES, max_pairs=gate_pairs)
         alarms[f"{100 * allowance:g}%"] = (found["slower"] + found["broken"]) / REPLAYED_GATES
@@ -79,8 +78,25 @@ def summarise(cells: list[CellNoise], pairs: int, pair_seconds: float) -> SuiteN
         pairs=pairs,
         gate_pairs=gate_pairs,
         pair_seconds=pair_seconds,
-        noise=median(spread) if spread else 0.0,
+        noise=median([MAD_TO_SD * median([abs(x) for x in logs]) for logs in noise]),
         false_alarm_rate=alarms,
         smallest_allowance=least,
         cells=cells,
     )
+
+
+def _starter(device: str, protocol: Protocol) -> Callable[[], Worker]:
+    return lambda: Worker(device, protocol.threads)
+
+
+def _tasks(groups: list[Group], device: str, protocol: Protocol) -> list[Task]:
+    """One Task for each Group in which anything can run."""
+    name = device_name(device, protocol.threads)
+    return [
+        Task(
+            suite=group.suite.name, problem=group.problem, members=[(op, kernel) for op, kernel in group.members],
+            device=device, device_name=name, protocol=protocol,
+        )
+        for group in groups
+        if group.members
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ import msgspec
 
 from andrea_bench.environment import environment
 from andrea_bench.errors import BadInput, EnvironmentUnfit
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs
+from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
 from andrea_bench.measure.session import KernelStopped, Lost, Progress, Worker
 from andrea_bench.measure.task import Task
 from andrea_bench.protocol import Protocol
@@ -31,10 +31,10 @@ class RevisionWorker(Worker):
     That code may be too old, or too new, to be driven by this: raises EnvironmentUnfit where it does not start,
     ends before it begins a kernel, or answers in a way that can't be read."""
 
-    def __init__(self, revision: Revision, device: str) -> None:
+    def __init__(self, revision: Revision, device: str, threads: int) -> None:
         self._revision = revision
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115  # as long-lived as the worker
-        super().__init__(device, 1, revision.environment(), self._printed)
+        super().__init__(device, threads, revision.environment(), self._printed)
 
     def start(self) -> None:
         try:
@@ -77,11 +77,13 @@ class RevisionTrial:
     def __init__(
         self, revisions: Revisions, plan_arguments: list[str], *, device: str, protocol: Protocol, policy: Policy
     ) -> None:
-        self._revisions, self._policy, self._device = revisions, policy, device
+        self._revisions, self._policy = revisions, policy
+        self._device, self._threads = device, protocol.threads
+        name = device_name(device, protocol.threads)
         base, head = (side.plan(plan_arguments) for side in (revisions.base, revisions.head))
-        self._only = _planned_only(base, head, device), _planned_only(head, base, device)
+        self._only = _planned_only(base, head, name), _planned_only(head, base, name)
         common = {cell.cell_id for cell in head}
-        cells = [cell for cell in base if cell.cell_id in common and cell.status is None and cell.threads == 1]
+        cells = [c for c in base if c.cell_id in common and c.status is None and c.threads == protocol.threads]
         if not cells:
             raise BadInput(
                 f"{revisions.base.label} and {revisions.head.label} have no cell in common that can run here"
@@ -92,6 +94,11 @@ class RevisionTrial:
             _tasks(cells, device, protocol),
         )
         self.base, self.head = (self._run(side, protocol) for side in (revisions.base, revisions.head))
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of processes were measured whole."""
+        return self._pairs.count
 
     def run(self, deadline: float, report: Report) -> Document:
         """Measure until every cell is settled, or another pair would not end before `deadline` (monotonic)."""
@@ -106,24 +113,26 @@ class RevisionTrial:
             now = time.monotonic()
             longest = max(longest, now - started)
             last = now + RESERVE * longest > deadline or self._pairs.finished
-            pairs = self._pairs.count
-            report(f"{pairs} pairs, {len(trial.settled)} of {self._cells} cells settled")
-            if not (last or trial.due(pairs)):
+            report(f"{self.pairs} pairs, {len(trial.settled)} of {self._cells} cells settled")
+            if not (last or trial.due(self.pairs)):
                 continue
-            base, head = (self._pairs.records(side) + self._only[side] for side in (BASE, HEAD))
-            document = trial.look(base, head, pairs, last=last)
+            document = trial.look(self._records(BASE), self._records(HEAD), self.pairs, last=last)
             self._pairs.settle(set(trial.settled))
             if last or self._pairs.finished:
                 return self._completed(document)
 
-    def store(self, folder: Path) -> None:
-        """Write both sides as Runs, folder/base and folder/head."""
-        for name, run in (("base", self.base), ("head", self.head)):
+    def store(self, folder: Path, *, complete: bool = True) -> None:
+        """Write both sides as Runs, folder/base and folder/head. complete: False of a trial that was cut off."""
+        for name, side, run in (("base", BASE, self.base), ("head", HEAD, self.head)):
+            run.head.complete, run.head.ended_at = complete, run.head.ended_at or _now()
             with RunWriter.create(folder / name, run.head) as writer:
-                writer.append([record for record in run.records if record.samples_us or record.status != "ok"])
+                writer.append([r for r in self._records(side) if r.samples_us or r.status != "ok"])
+
+    def _records(self, side: int) -> list[Record]:
+        return self._pairs.records(side) + self._only[side]
 
     def _starter(self, revision: Revision) -> Callable[[], Worker]:
-        return lambda: RevisionWorker(revision, self._device)
+        return lambda: RevisionWorker(revision, self._device, self._threads)
 
     def _run(self, revision: Revision, protocol: Protocol) -> StoredRun:
         facts = {**environment(self._device), "git": {"commit": revision.commit, "revision": revision.label}}
@@ -163,9 +172,10 @@ def _planned_only(cells: list[PlannedCell], others: list[PlannedCell], device: s
 def _tasks(cells: list[PlannedCell], device: str, protocol: Protocol) -> list[Task]:
     """One Task for each suite and Problem, in the order of the cells."""
     tasks: dict[tuple[object, ...], Task] = {}
+    name = device_name(device, protocol.threads)
     for cell in cells:
         new = Task(
-            suite=cell.suite, problem=cell.problem, members=[], device=device, device_name=device, protocol=protocol
+            suite=cell.suite, problem=cell.problem, members=[], device=device, device_name=name, protocol=protocol
         )
         tasks.setdefault((cell.suite, cell.problem), new).members.append((cell.op, cell.kernel))
     return list(tasks.values())

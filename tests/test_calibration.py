@@ -33,7 +33,6 @@ def test_noise_tells_what_a_gate_can_meet(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(found.false_alarm_rate.values()) <= 0.05
     # Two pairs can't decide anything, however quiet the machine.
     assert summarise(cells(0.001), pairs=40, pair_seconds=60.0).smallest_allowance is None
-    assert summarise([], pairs=0, pair_seconds=6.0).smallest_allowance is None
 
 
 def test_a_gate_tighter_than_the_noise_is_told() -> None:

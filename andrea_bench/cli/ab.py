@@ -1,8 +1,11 @@
 """`ab`: two git revisions measured in turns on this machine, then gated."""
 
+import os
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +15,13 @@ from andrea_bench.cli.options import axis_options, device_option, resolve_device
 from andrea_bench.errors import BadInput
 from andrea_bench.verdicts.policy import Policy
 
+if TYPE_CHECKING:
+    from andrea_bench.trial import RevisionTrial
+    from andrea_bench.verdicts import Document
+
 
 @click.command()
-@click.argument("suites", nargs=-1, required=True)
+@click.argument("suites", nargs=-1)
 @click.option("--base", required=True, metavar="REV", help="The revision to compare with.")
 @click.option("--head", metavar="REV", help="The revision that is judged; default: the working tree as it is.")
 @click.option("--budget", default="120s", show_default=True, metavar="120s", help="The most time to spend.")
@@ -34,27 +41,62 @@ def ab_command(
 
     Stops as soon as every cell is settled, or the budget is spent.
     """
+    import msgspec
+
+    from andrea_bench.calibration import read_calibration
     from andrea_bench.cli.console import decided, note
-    from andrea_bench.cli.sweep import protocol_for
+    from andrea_bench.cli.sweep import kernel_names, protocol_for
     from andrea_bench.revisions import open_revisions
     from andrea_bench.trial import RevisionTrial
 
     deadline = time.monotonic() + parse_seconds(budget)
+    names = suites or tuple(config.get("suites", ()))
+    if not names:
+        raise BadInput("ab: no suite is named; `andrea-bench list suites` shows them")
     device = resolve_device(device or config.get("device"))
-    protocol = protocol_for(device, suites, seed=seed)
-    arguments = plan_arguments(suites, request, kernels, device)
+    protocol = msgspec.structs.replace(protocol_for(device, names, seed=seed), threads=number_of_threads(request))
+    arguments = plan_arguments(names, request, kernel_names(kernels, config), device)
+    for file in (output["markdown"], output["junit"]):
+        check_file(file)
+    check_runs(out)
+    read_calibration()  # one that is broken is said now, not in place of the verdict
     with open_revisions(base, head) as revisions:
         trial = RevisionTrial(revisions, arguments, device=device, protocol=protocol, policy=policy)
         note(f"{revisions.base.label} against {revisions.head.label}, at most {budget}")
-        document = trial.run(deadline, note)
+        document = _measure(trial, deadline, out)
     document.warnings += noise_warnings(document, trial.head.head.environment)
-    if out:
-        trial.store(out)
     decided(document.exit_code)
-    present(document, **output)
+    try:
+        _present(document, output)
+    finally:
+        if out:
+            trial.store(out)
     return document.exit_code
 
 
+def _measure(trial: "RevisionTrial", deadline: float, out: Path | None) -> "Document":
+    """Run the trial; where it is interrupted, the pairs that were measured whole are stored."""
+    from andrea_bench.cli.console import note
+
+    try:
+        return trial.run(deadline, note)
+    except KeyboardInterrupt:
+        if out and trial.pairs:
+            trial.store(out, complete=False)
+            note(f"interrupted; the {trial.pairs} pairs that were finished are stored in {out}")
+        raise
+
+
+def _present(document: "Document", output: dict[str, Any]) -> None:
+    """Present the verdict; where a file can't be written any more, the verdict that took minutes is still printed."""
+    try:
+        present(document, **output)
+    except BadInput:
+        present(document, **{**output, "markdown": None, "junit": None})
+        raise
+
+
+# ---- what is asked for ----------------------------------------------------------------------------------
 def parse_seconds(text: str) -> float:
     """Seconds of `120s`, `2min` or `2m`. Raises BadInput; a bare number has no unit."""
     units = {"min": 60.0, "m": 60.0, "s": 1.0}
@@ -69,13 +111,25 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-def plan_arguments(suites: tuple[str, ...], request: AxisRequest, kernels: tuple[str, ...], device: str) -> list[str]:
+def number_of_threads(request: AxisRequest) -> int:
+    """The threads of each measuring process. Raises BadInput where several numbers are asked for: a process has one,
+    and the same cell with another number would be another measurement under the same name."""
+    threads: list[int] = request.threads or [1]
+    if len(threads) > 1:
+        asked = ",".join(map(str, threads))
+        raise BadInput(f"threads={asked}: processes that are compared have one number of threads; name one of these")
+    return threads[0]
+
+
+def plan_arguments(suites: Sequence[str], request: AxisRequest, kernels: Sequence[str], device: str) -> list[str]:
     """The arguments of `plan` that ask for the same cells: each revision makes its own plan of them."""
     arguments = [*suites, "--device", device]
     if request.model:
         arguments += ["--model", str(request.model)]
     for name, values in request.axes.items():
         arguments += ["-a", f"{name}={','.join(_axis_value(value) for value in values)}"]
+    if request.threads:
+        arguments += ["-a", f"threads={number_of_threads(request)}"]
     for name, width in request.iso.items():
         arguments += ["--iso", f"{name}={width}"]
     for expression in request.where:
@@ -87,3 +141,34 @@ def plan_arguments(suites: tuple[str, ...], request: AxisRequest, kernels: tuple
 
 def _axis_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ---- where it is to be written --------------------------------------------------------------------------
+def check_file(file: Path | None) -> None:
+    """Raises BadInput where a file can't be written: told before minutes of measuring, not after."""
+    if file is None:
+        return
+    if file.name == "-" or file.is_dir():
+        raise BadInput(f"{file}: is no file's name here; name a file")
+    _try_to_write(file.parent, file)
+
+
+def check_runs(folder: Path | None) -> None:
+    """Raises BadInput where folder/base and folder/head can't become Runs: they hold some, or can't be written."""
+    from andrea_bench.store import HEAD, RECORDS
+
+    for side in (folder / "base", folder / "head") if folder else ():
+        if any((side / name).exists() for name in (HEAD, RECORDS)):
+            raise BadInput(f"{side}: already holds a Run; name another folder with --out")
+        there = next(place for place in (side, *side.absolute().parents) if place.exists())
+        _try_to_write(there, side)
+
+
+def _try_to_write(folder: Path, target: Path) -> None:
+    """Make, and remove, what is first made of a target: a file beside it with a longer name."""
+    try:
+        handle, probe = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.")
+        os.close(handle)
+        os.unlink(probe)
+    except OSError as error:
+        raise BadInput(f"{target}: can't be written: {error.strerror}") from None

@@ -1,13 +1,19 @@
 """`calibrate`: this machine's noise (A/A) and its ceilings, stored for gate and report."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from andrea_bench.axes import AxisRequest
-from andrea_bench.cli.ab import parse_seconds
+from andrea_bench.cli.ab import check_file, number_of_threads, parse_seconds
 from andrea_bench.cli.options import axis_options, device_option, json_option, resolve_device
+from andrea_bench.errors import BadInput, EnvironmentUnfit
+
+if TYPE_CHECKING:
+    from andrea_bench.plan import Group
+    from andrea_bench.protocol import Protocol
 
 DEFAULT_SUITES = ("projection", "attention")
 DEFAULT_SEQ_LEN = 256  # on a CPU, where nothing else is asked for: a round of the attention suite takes 0.1 s
@@ -39,15 +45,18 @@ def calibrate_command(
     from andrea_bench.environment import environment
     from andrea_bench.measure.ceilings import ceilings
     from andrea_bench.noise import suite_noise
-    from andrea_bench.plan import available_memory_bytes, make_plan
     from andrea_bench.store import write_whole
 
     seconds = parse_seconds(budget)
     device = resolve_device(device or config.get("device"))
-    names = suites or DEFAULT_SUITES
+    names = suites or tuple(config.get("suites", ())) or DEFAULT_SUITES
     if device == "cpu" and not (request.model or request.axes or request.iso):
         request.axes["seq_len"] = [DEFAULT_SEQ_LEN]
-    protocol = protocol_for(device, names)
+    protocol = msgspec.structs.replace(protocol_for(device, names), threads=number_of_threads(request))
+    groups = {name: _groups(name, request, device, protocol, kernel_names(kernels, config)) for name in names}
+    file = out or default_file()
+    _make_folder(file.parent)
+    check_file(file)
     found = Calibration(
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         device=device,
@@ -55,19 +64,36 @@ def calibrate_command(
         ceilings=ceilings(device, protocol.threads, note),
     )
     for name in names:
-        plan = make_plan(
-            (name,), request, device=device, protocol=protocol,
-            only_kernels=kernel_names(kernels, config), memory_bytes=available_memory_bytes(device),
-        )  # fmt: skip
-        found.suites[name] = suite_noise(plan.groups, device, protocol, seconds / len(names), note)
-    file = out or default_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
+        found.suites[name] = suite_noise(groups[name], device, protocol, seconds / len(names), note)
     write_whole(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     if as_json:
         print_json(found)
     else:
         _show(found, file)
     return 0
+
+
+def _groups(
+    suite: str, request: AxisRequest, device: str, protocol: "Protocol", kernels: Sequence[str]
+) -> "list[Group]":
+    """What is measured of a suite. Raises EnvironmentUnfit, before anything is, where none of it can run here."""
+    from andrea_bench.plan import available_memory_bytes, make_plan
+
+    plan = make_plan(
+        (suite,), request, device=device, protocol=protocol, only_kernels=kernels,
+        memory_bytes=available_memory_bytes(device),
+    )  # fmt: skip
+    if not any(group.members for group in plan.groups):
+        reasons = [cell.reason for cell in plan.cells()] + [reason for _, reason in plan.invalid]
+        raise EnvironmentUnfit(f"suite {suite}: no cell of it can run here: {(reasons or ['its axes name none'])[0]}")
+    return plan.groups
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder}: can't be made: {error.strerror}") from None
 
 
 def _show(found: Any, file: Path) -> None:

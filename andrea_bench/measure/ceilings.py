@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from andrea_bench.calibration import Ceilings
+from andrea_bench.errors import EnvironmentUnfit
 from andrea_bench.measure.clock import last_level_cache_bytes, make_clock
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -17,13 +18,21 @@ Report = Callable[[str], None]
 
 
 def ceilings(device: str, threads: int, report: Report) -> Ceilings:
-    """Best matmul TFLOP/s by dtype, and best copy GB/s (bytes read plus bytes written), of several tries."""
+    """Best matmul TFLOP/s by dtype, and best copy GB/s (bytes read plus bytes written), of several tries.
+
+    Raises EnvironmentUnfit where torch finds no such device."""
     torch.set_num_threads(threads)
-    cuda = device.startswith("cuda")
+    kind, _, index = device.partition(":")
+    cuda = kind == "cuda"
+    if cuda and int(index or 0) >= torch.cuda.device_count():
+        raise EnvironmentUnfit(f"torch {torch.__version__} finds no {device} here")
     found = Ceilings(threads=threads)
     for name, dtype in DTYPES.items():
         report(f"matmul {name}")
-        found.matmul_tflops[name] = _matmul_tflops(device, dtype, CUDA_SIZES if cuda else CPU_SIZES)
+        try:
+            found.matmul_tflops[name] = _matmul_tflops(device, dtype, CUDA_SIZES if cuda else CPU_SIZES)
+        except RuntimeError as error:  # not implemented for this dtype on this device
+            report(f"matmul {name}: can't run here: {' '.join(str(error).split())[:200]}")
     report("copy")
     size_bytes = 2**30 if cuda else max(64 * 2**20, 4 * last_level_cache_bytes())
     source = torch.ones(size_bytes // 4, dtype=torch.float32, device=device)

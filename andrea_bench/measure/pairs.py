@@ -33,6 +33,11 @@ Cell = tuple[int, Member]  # (index of the Task, member)
 Turns = list[tuple[int, int, list[Record]]]  # of a Group in a pair: (side, number of its turn, Records of the members)
 
 
+def device_name(device: str, threads: int) -> str:
+    """What Records call a device: as in a sweep, another one where each process has more threads than one."""
+    return device if threads == 1 else f"{device}:threads={threads}"
+
+
 class Pairs:
     """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
 

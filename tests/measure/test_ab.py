@@ -60,9 +60,9 @@ def edited(repository: Path, name: str, before: str, after: str, more: str = "")
         git(repository, "reset", "-q", "--hard", start)
 
 
-def start(repository: Path, scratch: Path, *options: str) -> "subprocess.Popen[str]":
+def start(repository: Path, scratch: Path, *options: str, cells: list[str] = CELLS) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "andrea_bench", "ab", *CELLS, "--json", "--base", "HEAD~1", *options],
+        [sys.executable, "-m", "andrea_bench", "ab", *cells, "--json", "--base", "HEAD~1", *options],
         cwd=repository, env={**os.environ, "TMPDIR": str(scratch), "PYTHONSAFEPATH": "1"}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -144,11 +144,13 @@ def stays(x, w_qkv):
 def test_ctrl_c_in_a_turn_leaves_nothing_behind(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
     file = "kernels/andrea_kernels/torch_projection.py"
     with edited(repository, file, SLOW, "run=lambda: stays(x, w_qkv),", IN_A_TURN):
-        process = start(repository, tmp_path, "--head", "HEAD")
+        process = start(repository, tmp_path, "--head", "HEAD", "--out", str(tmp_path / "runs"))
         wait_for(tmp_path, "in-a-turn-*")
         assert len([line for line in processes_of(tmp_path) if "measure.worker" in line]) == 2
         process.send_signal(number)
         ends_clean(process, repository, tmp_path)
+    # A pair that was cut off counts for nothing, so that there is nothing to store.
+    assert not (tmp_path / "runs").exists()
 
 
 WORKER, TASK = "andrea_bench/measure/worker.py", "andrea_bench/measure/task.py"
@@ -187,3 +189,64 @@ def test_a_plan_of_another_form_is_one_line(repository: Path, tmp_path: Path) ->
     assert process.returncode == 2 and out == "" and len(err.splitlines()) == 1
     assert err.startswith("andrea-bench: base HEAD: its `plan --json` can't be read")
     assert left_behind(repository, tmp_path) == []
+
+
+# A measuring process without torch, which starts in no time: it times as much work as its revision says.
+WORK = 1
+QUICK_WORKER = f"""
+import os
+import sys
+import time
+
+import msgspec
+
+from andrea_bench.measure.task import Task, empty_record
+
+WORK = {WORK}
+
+
+def time_us():
+    began = time.perf_counter_ns()
+    for _ in range(WORK):
+        sorted(range(5000, 0, -1))
+    return (time.perf_counter_ns() - began) / 1e3
+
+
+answers = os.fdopen(os.dup(1), "wb", buffering=0)
+answers.write(b'{{"event": "ready"}}\\n')
+for line in sys.stdin.buffer:
+    task = msgspec.json.decode(line, type=Task)
+    records = [empty_record(task, op, name) for op, name in task.members]
+    for record in records:
+        record.status, record.timing_mode, record.cache = "ok", "host_wall", "warm"
+        record.samples_us = [time_us() for _ in range(3)]
+        record.order, record.block, record.round = [0, 1, 2], [task.block] * 3, [0, 1, 2]
+        record.counters = {{"threads": int(sys.argv[2])}}
+    answers.write(msgspec.json.encode({{"event": "records", "records": records}}) + b"\\n")
+"""
+
+
+@pytest.mark.parametrize(("base", "exit_code", "verdict"), [("HEAD", 0, "same"), ("HEAD~1", 1, "slower")])
+def test_it_stops_by_itself_when_all_is_settled(
+    repository: Path, tmp_path: Path, base: str, exit_code: int, verdict: str
+) -> None:
+    """The same code on both sides, or forty times the work in head, and an allowance that no load of the machine
+    fills or hides. One cell can be decided by seven pairs: 2 / 2**7 is below 5 % / 3."""
+    worker = repository / WORKER
+    with edited(repository, WORKER, worker.read_text(), QUICK_WORKER), edited(repository, WORKER, "K = 1", "K = 40"):
+        options = ["--base", base, "--head", "HEAD", "--max-slowdown", "400%", "--budget", "10min", "-a", "threads=2"]
+        options += ["--out", str(tmp_path / "runs"), "--junit", str(tmp_path / "ab.xml")]
+        process = start(repository, tmp_path, *options, cells=[*CELLS[:-1], "per_head_loop"])
+        out, err = process.communicate(timeout=200)
+    assert process.returncode == exit_code, err
+    document = json.loads(out)
+    assert [cell["verdict"] for cell in document["cells"]] == [document["verdict"]] == [verdict]
+    assert document["looks"][0]["pairs"] == 7 and document["looks"][-1]["settled"]
+    assert ('failures="0"' in (tmp_path / "ab.xml").read_text()) == (exit_code == 0)
+    for side in ("base", "head"):
+        head = json.loads((tmp_path / "runs" / side / "run.json").read_text())
+        assert head["complete"] and head["protocol"]["threads"] == 2
+        (record,) = map(json.loads, (tmp_path / "runs" / side / "records.jsonl").read_text().splitlines())
+        assert record["device"] == "cpu:threads=2" and record["counters"]["threads"] == 2
+        assert max(record["block"]) + 1 == document["looks"][-1]["pairs"]
+    assert left_behind(repository, tmp_path) == [] and processes_of(tmp_path) == []

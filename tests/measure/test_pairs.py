@@ -1,82 +1,13 @@
 """Pairs of processes in turns, with made-up processes: order, drift, failures."""
 
 import pytest
+from paired_machine import MEMBERS, Machine, make_task
 
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs
-from andrea_bench.measure.session import Lost, Progress
-from andrea_bench.measure.task import Task, empty_record
-from andrea_bench.problem import Problem
-from andrea_bench.protocol import Protocol
-from andrea_bench.record import Record, RunHead, Validity
+from andrea_bench.measure.task import Task
+from andrea_bench.record import RunHead
 from andrea_bench.store import StoredRun
 from andrea_bench.verdicts import Policy, judge
-
-MEMBERS = [("qkv_projection", "per_head_loop"), ("qkv_projection", "fused_qkv")]
-
-
-def make_task(seq_len: int = 64, members: list[tuple[str, str]] | None = None) -> Task:
-    problem = Problem(seq_len=seq_len, n_head=4, head_dim=16)
-    return Task(
-        suite="projection", problem=problem, members=list(MEMBERS if members is None else members), device="cpu",
-        device_name="cpu", protocol=Protocol(seed=3),
-    )  # fmt: skip
-
-
-class Machine:
-    """Processes of both sides on a machine that gets slower by 2 % with each turn, and takes twice the time in
-    turns that are loaded."""
-
-    def __init__(self, factors: tuple[float, float] = (1.0, 1.0), drift: float = 1.02) -> None:
-        self.factors, self.drift = factors, drift
-        self.loaded: set[int] = set()
-        self.turns: list[tuple[int, int]] = []  # (side, seq_len)
-        self.measured: list[tuple[int, tuple[tuple[str, str], ...]]] = []
-        self.alive = 0
-        self.fail: dict[tuple[int, str], str] = {}
-        self.fail_in_turn: tuple[int, str] | None = None
-        self.lose: tuple[int, str] | None = None
-        self.lose_at = 0  # seq_len of the Group in which; 0: any
-        self.invalid_turns: set[int] = set()
-
-    def make(self, side: int) -> "Process":
-        self.alive += 1
-        return Process(self, side)
-
-
-class Process:
-    def __init__(self, machine: Machine, side: int) -> None:
-        self.machine, self.side = machine, side
-
-    def run(self, task: Task, progress: Progress) -> list[Record]:
-        machine, brief = self.machine, task.protocol.max_samples == 1
-        # Every process checks the kernels once, before its first turn.
-        assert task.checked != brief
-        if not brief:
-            machine.turns.append((self.side, task.problem.seq_len))
-            machine.measured.append((self.side, tuple(task.members)))
-        records = []
-        for i, (op, name) in enumerate(task.members):
-            here = machine.lose_at in (0, task.problem.seq_len)
-            if machine.lose == (self.side, name) and here and not brief:
-                machine.lose = None
-                raise Lost(i, "timeout", "hung")
-            record = empty_record(task, op, name)
-            record.status = machine.fail.get((self.side, name), "ok")  # type: ignore[assignment]
-            if machine.fail_in_turn == (self.side, name) and not brief:
-                record.status = "error"
-            if record.status == "ok":
-                level = 100 * machine.factors[self.side] * machine.drift ** len(machine.turns)
-                level *= 2 if len(machine.turns) in machine.loaded else 1
-                record.samples_us = [level, level, level]
-                record.order, record.block, record.round = [0, 1, 2], [task.block] * 3, [0, 1, 2]
-                record.timing_mode, record.cache = "host_wall", "warm"
-                if len(machine.turns) in machine.invalid_turns:
-                    record.validity = Validity(verdict="invalid", reasons=["held back"])
-            records.append(record)
-        return records
-
-    def close(self) -> None:
-        self.machine.alive -= 1
 
 
 def pairs_of(machine: Machine, tasks: list[Task], fours: int = 1) -> Pairs:
