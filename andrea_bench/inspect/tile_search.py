@@ -12,6 +12,7 @@ Compiled, not measured: a bound knows nothing of latency. `sweep --autotune` sea
 """
 
 import json
+from collections.abc import Callable
 
 import click
 import msgspec
@@ -19,8 +20,9 @@ import msgspec
 from andrea_bench.hardware import find_gpu
 from andrea_bench.inspect.cache import AnalysisCache
 from andrea_bench.inspect.facts import Facts
-from andrea_bench.inspect.survey import Options, launch_facts
-from andrea_bench.kernel import Candidate, Kernel, find_kernel
+from andrea_bench.inspect.pipeline import Options
+from andrea_bench.inspect.survey import launch_facts
+from andrea_bench.kernel import Candidate, Kernel, TritonLaunch, find_kernel
 from andrea_bench.problem import Problem
 
 WITHIN = 1.10  # of the least bound
@@ -45,9 +47,14 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search(
-    kernel: Kernel, problem: Problem, gpu: str, *, stages: int | None = None, options: Options | None = None
+    kernel: Kernel,
+    problem: Problem,
+    gpu: str,
+    *,
+    keep: Callable[[TritonLaunch], bool] = lambda launch: True,
+    options: Options | None = None,
 ) -> list[Tried]:
-    """The candidates of `kernel` (those of `stages` alone, if given) for a Problem on a GPU of the catalogue,
+    """The candidates of `kernel` for a Problem on a GPU of the catalogue (those alone whose launches `keep` keeps),
     best first, part by part."""
     options = options or Options(cache=AnalysisCache())
     assert kernel.candidates is not None
@@ -58,7 +65,7 @@ def search(
     for candidate in kernel.candidates(problem, capability):
         with candidate.use():
             launch = next(one for one in kernel.launches(problem, capability) if one.part == candidate.part)
-        if stages is not None and launch.num_stages != stages:
+        if not keep(launch):
             continue
         area = 1
         for extent in launch.tile.values():
@@ -118,9 +125,17 @@ def _ranked(tried: list[Tried]) -> list[Tried]:
 @click.option("--stages", type=int, default=None, help="Of the load pipeline; default: all that are tried.")
 def main(kernel: str, gpu: str, head_dims: str, direction: str, dtype: str, stages: int | None) -> None:
     """Print every candidate of KERNEL, of attention, as one line of JSON, best first."""
+
+    def keep(launch: TritonLaunch) -> bool:
+        return stages is None or launch.num_stages == stages
+
+    searched = find_kernel("attention", kernel)
     for head_dim in head_dims.split(","):
         problem = Problem(n_head=12, head_dim=int(head_dim), seq_len=4096, direction=direction, dtype=dtype)  # type: ignore[arg-type]
-        for tried in search(find_kernel("attention", kernel), problem, gpu, stages=stages):
+        found = search(searched, problem, gpu, keep=keep) if searched.candidates else []
+        if not found:
+            raise click.UsageError(f"{kernel} names no tiles to be searched for {dtype}, {direction}")
+        for tried in found:
             print(json.dumps({"gpu": gpu, "head_dim": int(head_dim), **msgspec.structs.asdict(tried)}), flush=True)
 
 

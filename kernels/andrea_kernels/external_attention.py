@@ -2,6 +2,10 @@
 
 All three want (batch, seq_len, heads, head_dim); the inputs are laid out so outside the launch. All align
 causal bottom-right and share K and V between query heads without repeating them.
+
+The sources: github.com/Dao-AILab/flash-attention, facebookresearch/xformers and flashinfer-ai/flashinfer. What they
+trade: kernels tuned by their authors, for packages that are large to build and know some GPUs only. Known limits: a
+GPU; 16-bit types but for xFormers; FlashInfer has no backward pass and three values of head_dim.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Attention written out in torch: scores, softmax, weighted sum; per head, batched, and compiled.
 
-Causal is aligned bottom-right: the last query sees every key. A query that sees no key gives 0.
+The idea and its source: the formula as it stands (Attention Is All You Need, arXiv 1706.03762, equation 1). Causal is
+aligned bottom-right: the last query sees every key. A query that sees no key gives 0.
+
+What it trades: easy to read and to check, but the scores, seq_len x kv_len for each head, go through memory
+(per_head_loop: those of one head at a time). Known limits: long sequences run out of memory; no dropout, bias or
+window.
 """
 
 from __future__ import annotations

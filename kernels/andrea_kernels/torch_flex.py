@@ -1,4 +1,9 @@
-"""torch's flex_attention, compiled: a fused kernel that torch generates for the mask at hand."""
+"""torch's flex_attention, compiled: a fused kernel that torch generates for the mask at hand.
+
+The source: FlexAttention (Dong, Feng, Guessous, Liang, He 2024, arXiv 2412.05496); its template is Triton on a GPU, C++
+on a CPU. What it trades: any mask as a plain function, for compiling anew for each shape. Known limits: no backward
+pass on a CPU; on a GPU head_dim of 16 or more.
+"""
 
 from __future__ import annotations
 

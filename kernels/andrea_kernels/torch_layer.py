@@ -1,4 +1,9 @@
-"""The whole attention layer in five steps: three projections, attention, output projection."""
+"""The whole attention layer in five steps: three projections, attention, output projection.
+
+The source: the five steps of DESIGN.md, section 1, each in the form that its name says. What it trades: the matrix
+products and the attention are torch's own, as fast as its libraries, with each step's result going through memory.
+Known limits: self-attention of one X (kv_len equal to seq_len); no biases, norms, dropout or rotary embedding.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Each kernel of a part computes the same; what differs is how q, k, v lie in memory, and whether making the
 copy counts. q, k, v are leaves of their own, so that backward does not count the views' gradients.
+
+The source: the statement contiguous-heads of DESIGN.md, section 1. What is traded: a copy, once, against gaps between
+rows at every read. Known limits: kv_len equal to seq_len, as all is cut from one packed tensor.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 torch's is_causal is aligned top-left. Where seq_len and kv_len differ, these kernels pass what is aligned
 bottom-right: torch's own lower-right bias on CUDA (flash and efficient take it without a mask), else a
 mask. Heads that share K and V do so by enable_gqa; nothing is repeated.
+
+The source: torch.nn.functional.scaled_dot_product_attention and its backends. What it trades: nothing to tune, and no
+say in how wide a row is computed. Known limits: each backend refuses what it can't do (its reason is kept), and a mask
+in place of is_causal may cost time and memory.
 """
 
 from __future__ import annotations

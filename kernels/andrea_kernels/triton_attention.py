@@ -1,6 +1,6 @@
 """Flash attention in Triton at the exact width, and three variants that each change one thing.
 
-The idea and its source: flash/forward.py. The variants share its source, its backward pass and its tile
+The idea, its source and what it trades: flash/forward.py. The variants share its source, its backward pass and its tile
 table, so that what sets them apart is what their names say:
 
 triton_exact           head_dim rounded up to 16 (225 to 240 as 256); 16-byte loads wherever addresses allow.
@@ -12,7 +12,8 @@ triton_per_head_block  one block for each (batch, head), walking over the query 
                        GPU has SMs leave the others idle.
 
 Limits: head_dim up to 256; float32 products are exact ("ieee", without tensor cores) unless the Problem says
-tf32. Nothing is tuned when a kernel runs: tiles come from a table (flash/tiles.py).
+tf32. Nothing is tuned when a kernel runs: tiles come from a table (flash/tiles.py), by computed width, one for all
+four. `--autotune` searches it for triton_exact and triton_padded in 16-bit types; those of float32 are not searched.
 """
 
 from __future__ import annotations
@@ -86,17 +87,18 @@ def _describe(made: Launch, call: Call, part: str | None) -> TritonLaunch:
     )
 
 
-def _candidates(problem: Problem, compute_capability: str) -> list[Candidate]:
+def _candidates(problem: Problem, compute_capability: str, *, padded: bool = False) -> list[Candidate]:
+    """Those of the two 16-bit types: what float32 takes (FLOAT32_TILES) is not in the table that a row is for."""
+    if problem.dtype in ("float32", "tf32"):
+        return []
     architecture = int(compute_capability.replace(".", ""))
-    width = tiles.computed_width(problem.head_dim)
+    width = tiles.computed_width(problem.head_dim, padded=padded)
     backward = problem.direction in ("backward", "forward_backward")
     made = []
     for direction in ("dkv", "dq") if backward else ("forward",):
         for tile in tiles.candidates(direction, architecture):
-            key = (architecture, width, direction)
-            row = f"{key}: {tile},"
-            part = direction if backward else None
-            made.append(Candidate(part, key, row, partial(tiles.trying, direction, tile)))
+            key, row = tiles.row_for(architecture, width, direction, tile)
+            made.append(Candidate(direction if backward else None, key, row, partial(tiles.trying, direction, tile)))
     return made
 
 
@@ -166,6 +168,7 @@ def triton_exact(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:
 @kernel(
     "attention",
     launches=_launches("padded"),
+    candidates=partial(_candidates, padded=True),
     computed_width=_padded_width,
     blocks=partial(_blocks, padded=True),
     **NEEDS,

@@ -13,13 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from andrea_bench.errors import Unsupported
-from andrea_bench.kernel import TritonLaunch, Work, kernel
+from andrea_bench.kernel import Candidate, TritonLaunch, Work, kernel
 from andrea_bench.problem import ELEMENT_BYTES, Problem
 from andrea_kernels.devices import architecture as architecture_of
 from andrea_kernels.devices import interpreted
+from andrea_kernels.flash import decode_tiles
 from andrea_kernels.flash.launch import LARGEST_HEAD_DIM, LOG2_E, SIXTEEN_BYTES, Strides, contiguous_strides
 from andrea_kernels.flash.tiles import computed_width, parts
 
@@ -34,42 +36,10 @@ MOST_SPLITS = 128
 FEWEST_KEYS_PER_SPLIT = 256
 # What a GPU that is not there is taken to have: the SMs of A100, RTX 3090, RTX 4090, H100, B200, RTX 5090.
 SMS = {80: 108, 86: 82, 89: 128, 90: 132, 100: 148, 120: 170}
-# Blocks per SM that the splits aim at, one wave of all that shared memory holds (see TILES): while one waits for
-# memory another computes.
+# Blocks per SM that the splits aim at, one wave of all that shared memory holds (see decode_tiles.py): while one waits
+# for memory another computes.
 BLOCKS_PER_SM = 2
 TRITON_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tf32": "fp32"}
-
-
-class Tile(NamedTuple):
-    """Keys of a tile, its rows at most (more query rows are more tiles), warps of a block, stages of the load
-    pipeline."""
-
-    block_n: int
-    most_rows: int
-    warps: int
-    stages: int
-
-
-# architecture -> rows of (widest computed width, widest element in bytes, tile); the first row that fits counts,
-# and an architecture that is not there takes the rows of the nearest lower one. Reading is all that takes time, so
-# as many bytes of K and V are in flight as leave room for two blocks in an SM's shared memory (8.0 has 164 KiB of
-# it, 9.0 and 10.0 228, the others 100). Compiled (8.0, 8.6, 9.0, 10.0, 12.0) within shared memory: 16 bits at 72
-# (tests/kernels/test_projection_compile.py) and at 256 with all its rows, where 10.0 spills 4 bytes and 8.6 spills 8;
-# tf32 and float32 at 256, without spills. None is measured.
-_LARGE = ((128, 2, Tile(64, 64, 4, 3)), (256, 2, Tile(64, 32, 4, 2)), (256, 4, Tile(16, 16, 4, 3)))
-_SMALL = (
-    (64, 2, Tile(64, 64, 4, 3)),
-    (128, 2, Tile(64, 64, 4, 2)),
-    (256, 2, Tile(32, 32, 4, 2)),
-    (256, 4, Tile(16, 16, 4, 2)),
-)
-TILES: dict[int, tuple[tuple[int, int, Tile], ...]] = {80: _LARGE, 86: _SMALL, 90: _LARGE, 120: _SMALL}
-
-
-def tile_for(architecture: int, width: int, element_bytes: int) -> Tile:
-    """The tile for a GPU of compute capability `architecture` (89 for 8.9) at a computed width."""
-    rows = TILES[max((known for known in TILES if known <= architecture), default=min(TILES))]
-    return next(tile for widest, largest, tile in rows if width <= widest and element_bytes <= largest)
 
 
 def choose_splits(blocks: int, kv_len: int, sms: int) -> int:
@@ -102,7 +72,7 @@ class Call:
         """What the two launches take."""
         rows = self.n_head // self.n_kv_head * self.seq_len  # that share a key head
         element_bytes = ELEMENT_BYTES[self.dtype]
-        tile = tile_for(self.architecture, computed_width(self.head_dim), element_bytes)
+        tile = decode_tiles.tile(self.architecture, computed_width(self.head_dim), element_bytes)
         block_m = min(tile.most_rows, max(16, 1 << (rows - 1).bit_length()))
         row_tiles = self.batch * self.n_kv_head * -(-rows // block_m)
         splits = self.splits or choose_splits(row_tiles, self.kv_len, self.sms)
@@ -130,7 +100,7 @@ class Call:
 class Arguments(NamedTuple):
     """Of both launches: tile, splits, blocks of the first; scalars and constants; rows of a tile that count."""
 
-    tile: Tile
+    tile: decode_tiles.Tile
     splits: int
     blocks: int
     scalars: Mapping[str, int | float]
@@ -254,6 +224,17 @@ def _launches(problem: Problem, compute_capability: str) -> list[TritonLaunch]:
     return [split, reduce]
 
 
+def _candidates(problem: Problem, compute_capability: str) -> list[Candidate]:
+    architecture = int(compute_capability.replace(".", ""))
+    width, element_bytes = computed_width(problem.head_dim), ELEMENT_BYTES[problem.dtype]
+    key = (architecture, width, element_bytes)
+    part = _launches(problem, compute_capability)[0].part
+    return [
+        Candidate(part, key, f"{key}: Tile{tuple(tile)},", partial(decode_tiles.trying, tile))
+        for tile in decode_tiles.candidates(*key)
+    ]
+
+
 def _check(problem: Problem, device: str) -> str | None:
     if problem.head_dim > LARGEST_HEAD_DIM:
         return f"does head_dim up to {LARGEST_HEAD_DIM}, not {problem.head_dim}"
@@ -267,7 +248,7 @@ def _partial_bytes(problem: Problem) -> int:
 
 @kernel(
     "attention", devices=("cuda",), modules=("torch", "triton"), directions=("decode",), check=_check,
-    workspace_bytes=_partial_bytes, compile_seconds=2.0, launches=_launches,
+    workspace_bytes=_partial_bytes, compile_seconds=2.0, launches=_launches, candidates=_candidates,
     computed_width=lambda problem: computed_width(problem.head_dim),
 )  # fmt: skip
 def triton_decode(problem: Problem, inputs: Mapping[str, Tensor]) -> Work:

@@ -1,7 +1,13 @@
 """The attention layer in three Triton launches: projections, attention, output projection; no copy between.
 
 Each launch writes its result where the next one reads it, so the five steps need neither the split-and-transpose
-copy nor the concatenation. What it trades: the matrix products are Triton's, not the vendor library's.
+copy nor the concatenation. The launches and their sources: projection/device.py (permuting epilogues, as
+AITemplate's) and flash/forward.py (FlashAttention-2, arXiv 2307.08691). What it trades: the matrix products are
+Triton's, not the vendor library's.
+
+Known limits: self-attention of one X (kv_len equal to seq_len), no biases, norms, dropout or rotary embedding between
+the steps; tf32 is not among its dtypes; backward of both projections is torch's matmuls, around a copy of the heads'
+gradients. What one of its launches can't do, it can't.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Projections in Triton that write heads, and read them, where attention wants them: no reshape, no transpose.
 
-The idea and its sources: projection/device.py.
+The idea, its sources and what it trades: projection/device.py.
 
 triton_fused_qkv            one launch from X and W_QKV to q, k, v, each (batch, heads, seq_len, head_dim) contiguous
 triton_per_head_projection  the same outputs from a grid over heads, one head's columns a tile, for contrast
 triton_output_projection    the heads, wherever they lie, times W_O; they are never concatenated
 
 Limits: float32 products are exact ("ieee", without tensor cores) unless the Problem says tf32; backward is torch's
-matmuls. Nothing is tuned when a kernel runs: tiles come from a table (projection/tiles.py).
+matmuls. Nothing is tuned when a kernel runs: tiles come from a table (projection/tiles.py), one row for all three.
+`--autotune` searches it for the first and the last; the second, there for contrast, takes what is found for them.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _candidates(problem: Problem, compute_capability: str) -> list[Candidate]:
         Candidate(
             part=None,
             key=(sizes.architecture, sizes.kind),
-            row=f'"{sizes.kind}": Tile({", ".join(map(str, tile))}),  # of {sizes.architecture}',
+            row=tiles.row_for(sizes.architecture, sizes.kind, tile),
             use=partial(tiles.trying, tile),
         )
         for tile in tiles.candidates(sizes.kind)

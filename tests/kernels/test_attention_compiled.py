@@ -1,15 +1,21 @@
 """What the Triton attention kernels compile to, on GPUs that are not there."""
 
 import itertools
+import os
+import re
+from collections import Counter
 
 import pytest
+import test_projection_compile
 
 from andrea_bench.hardware import find_gpu
 from andrea_bench.inspect import survey
 from andrea_bench.inspect.cache import AnalysisCache
+from andrea_bench.inspect.compile import Request, compile_here
+from andrea_bench.inspect.disassembly import listing
 from andrea_bench.inspect.facts import Facts
-from andrea_bench.inspect.survey import Options
-from andrea_bench.kernel import TritonLaunch, find_kernel
+from andrea_bench.inspect.pipeline import Options
+from andrea_bench.kernel import TritonLaunch, find_kernel, kernels
 from andrea_bench.problem import Problem
 
 pytest.importorskip("triton", reason="the package triton is not installed")
@@ -25,8 +31,18 @@ GPUS = {
     "rtx_5090": "12.0",
 }
 MATRIX_INSTRUCTIONS = {"9.0": "HGMMA", "10.0": "UTCHMMA"}  # wgmma and tcgen05 as the machine code names them
-# Those that are hardest: narrow, in two parts with a tail half used, in three parts, the widest without spills.
-HEAD_DIMS = (24, 72, 104, 128)
+# `make test` compiles the hardest: narrow, in two parts with a tail half used, in three parts, the widest without
+# spills; without a causal mask, where the last tile alone is masked, wide ones. HEAD_DIMS=all compiles all multiples of
+# 8 in their place (372 kernels), HEAD_DIMS=64,72 these. TILE_ROWS does the same for the rows of test_tile_search.py.
+ASKED = os.environ.get("HEAD_DIMS", "")
+GIVEN = tuple(range(16, 257, 8)) if ASKED == "all" else tuple(int(d) for d in ASKED.split(",") if d)
+CAUSAL_HEAD_DIMS = GIVEN or (24, 72, 104, 128)
+UNMASKED_HEAD_DIMS = GIVEN or (88, 104, 112, 128)
+WIDEST_WITHOUT_SPILLS = 128
+# The variants' computed width at 72.
+VARIANTS = {"triton_padded": 128, "triton_scalar_loads": 80, "triton_per_head_block": 80}
+# Machine instructions that change memory in one step: of shared and global memory, and of a tile by TMA.
+ATOMICS = re.compile(r"\b(?:ATOM|ATOMG|ATOMS|RED|REDG|UTMAREDG)\b")
 
 
 def compiled(kernel: str, head_dims: tuple[int, ...], gpus: list[str], **problem: object) -> list[Facts]:
@@ -38,23 +54,61 @@ def compiled(kernel: str, head_dims: tuple[int, ...], gpus: list[str], **problem
 
 
 def rounded_up(head_dim: int) -> int:
-    return -(-head_dim // 16) * 16
+    """To a multiple of 16, 240 excepted, which is computed as 256."""
+    width = -(-head_dim // 16) * 16
+    return 256 if width == 240 else width
 
 
-def test_forward_is_as_wide_as_said_spills_nothing_and_loads_16_bytes() -> None:
-    for facts in compiled("triton_exact", HEAD_DIMS, list(GPUS)):
-        where = f"head_dim {facts.problem.head_dim} on {facts.gpu}"  # type: ignore[union-attr]
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("causal", "head_dims"), [(True, CAUSAL_HEAD_DIMS), (False, UNMASKED_HEAD_DIMS)])
+def test_forward_is_as_wide_as_said_spills_nothing_and_loads_16_bytes(causal: bool, head_dims: tuple[int, ...]) -> None:
+    for facts in compiled("triton_exact", head_dims, list(GPUS), causal=causal):
+        head_dim = facts.problem.head_dim  # type: ignore[union-attr]
+        where = f"head_dim {head_dim} on {facts.gpu}"
         assert facts.status == "ok", (where, facts.reason)
-        width = rounded_up(facts.problem.head_dim)  # type: ignore[union-attr]
+        width = rounded_up(head_dim)
         assert (facts.computed_width_qk, facts.computed_width_pv) == (width, width), where
-        assert (facts.spill_store_bytes, facts.spill_load_bytes) == (0, 0), where
-        copies = {int(b): n for b, n in {**(facts.global_load_bytes or {}), **(facts.async_copy_bytes or {})}.items()}
+        if head_dim <= WIDEST_WITHOUT_SPILLS:
+            assert (facts.spill_store_bytes, facts.spill_load_bytes) == (0, 0), where
+        copies = loads(facts)
         # A tail 16 wide and 64 long has 8 bytes for each of 256 threads.
         assert set(copies) <= {8, 16}, where
         # By descriptors: K and V, each in as many copies as the width has parts, and no load by address beside them.
         assert copies.get(16, 0) >= copies.get(8, 0) if copies else facts.tma_copies, where
         instructions = {use.instruction.partition(".")[0] for use in facts.mma or []}
         assert instructions == {MATRIX_INSTRUCTIONS.get(GPUS[facts.gpu], "HMMA")}, where
+
+
+def loads(facts: Facts) -> Counter[int]:
+    """Loads and copies of the main loop: bytes a thread -> instructions."""
+    counts: Counter[int] = Counter()
+    for found in (facts.global_load_bytes, facts.async_copy_bytes):
+        counts.update({int(width): n for width, n in (found or {}).items()})
+    return counts
+
+
+@pytest.mark.parametrize("gpu", ["rtx_4090", "h200_sxm"])
+def test_only_blocks_on_the_diagonal_are_masked(gpu: str) -> None:
+    causal, unmasked = (compiled("triton_exact", (72,), [gpu], causal=causal)[0] for causal in (True, False))
+    assert causal.loop_instructions is not None
+    assert unmasked.loop_instructions is not None
+    # The loop over blocks below the diagonal is the one of no mask. A mask would cost a select a score, at least.
+    chosen = tiles.tile(int(find_gpu(gpu).compute_capability.replace(".", "")), 80, "forward")
+    scores_per_thread = chosen.block_m * chosen.block_n // (32 * chosen.warps)
+    assert abs(causal.loop_instructions - unmasked.loop_instructions) < scores_per_thread / 2
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_variants_compile_everywhere(name: str) -> None:
+    for facts in compiled(name, (72,), list(GPUS)):
+        assert facts.status == "ok", (facts.gpu, facts.reason)
+        assert facts.computed_width_qk == VARIANTS[name], facts.gpu
+
+
+def test_no_triton_kernel_is_left_uncompiled() -> None:
+    ours = {k.name for k in kernels() if k.launches and k.file.parent.name == "andrea_kernels"}
+    assert ours == {"triton_exact", *VARIANTS, *test_projection_compile.KERNELS}
+    assert {int(cc.replace(".", "")) for cc in GPUS.values()} == set(test_projection_compile.SHARED_MEMORY)
 
 
 def test_what_sets_the_variants_apart_on_an_rtx_4090() -> None:
@@ -78,12 +132,29 @@ def test_backward_compiles_to_three_launches_as_wide_as_said() -> None:
         if not facts.kernel.endswith("delta"):
             assert facts.computed_width_qk == 80
             assert facts.mma_efficiency == 72 / 80
+            assert min(loads(facts), default=16) >= 4, facts.kernel  # 4: log-sums, deltas, a tail 16 wide
+
+
+@pytest.mark.parametrize("gpu", ["rtx_4090", "h200_sxm"])
+def test_backward_is_deterministic_as_it_has_no_atomics(gpu: str) -> None:
+    # Query heads share key heads: where gradients of several blocks might be added up.
+    problem = Problem(n_head=12, n_kv_head=4, head_dim=72, seq_len=4096, dtype="bfloat16", direction="backward")
+    capability = find_gpu(gpu).compute_capability
+    made: list[TritonLaunch] = find_kernel("attention", "triton_exact").launches(problem, capability)  # type: ignore[misc]
+    assert [launch.part for launch in made] == ["delta", "dkv", "dq"]
+    for launch in made:
+        request = Request(launch.function, launch.signature, launch.constexprs, launch.num_warps, launch.num_stages,
+                          int(capability.replace(".", "")), launch.divisible_by_16)  # fmt: skip
+        code = listing(compile_here(request).cubin)
+        assert "STG" in code, launch.part
+        assert not ATOMICS.findall(code), launch.part
 
 
 def test_backward_compiles_where_three_parts_need_most() -> None:
     # 112 is 64 + 32 + 16 wide: on 10.0 a tile of 64 x 128 would need 672 columns of tensor memory, of 512.
     for facts in compiled("triton_exact", (112,), list(GPUS), direction="backward"):
         assert facts.status == "ok", (facts.kernel, facts.gpu, facts.reason)
+        assert min(loads(facts), default=16) >= 4, (facts.kernel, facts.gpu)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "tf32"])
@@ -100,7 +171,7 @@ def test_parts_are_head_dim_rounded_up_to_16() -> None:
     assert tiles.parts(72, padded=True) == ((0, 128),)
     for head_dim in range(1, 257):
         split = tiles.parts(head_dim)
-        assert tiles.computed_width(head_dim) == (256 if rounded_up(head_dim) == 240 else rounded_up(head_dim))
+        assert tiles.computed_width(head_dim) == rounded_up(head_dim)
         assert all(width & (width - 1) == 0 for _, width in split)
         assert [start for start, _ in split] == [sum(w for _, w in split[:i]) for i in range(len(split))]
 

@@ -1,17 +1,20 @@
 """Decode and projections compile for GPUs that are not there, without spilling, within their shared memory."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from andrea_bench.inspect.disassembly import listing
 from andrea_bench.kernel import TritonLaunch, find_kernel
 from andrea_bench.problem import Problem
 
 pytest.importorskip("triton", reason="the package triton is not installed")
 
-from andrea_kernels.projection import tiles  # triton is looked for first
+from andrea_kernels.flash import decode_tiles  # triton is looked for first
+from andrea_kernels.projection import tiles
 
 compile_module = pytest.importorskip("andrea_bench.inspect.compile", reason="the compiler's driver is not there")
 
@@ -23,6 +26,7 @@ KERNELS = {
     "triton_per_head_projection": "qkv_projection",
     "triton_output_projection": "output_projection",
 }
+DECODE_PLACES = list(itertools.product((80, 86, 87, 89, 90, 100, 103, 120, 121), range(16, 257, 16), (2, 4)))
 
 
 def launches(name: str, architecture: int, head_dim: int, dtype: str) -> Iterator[TritonLaunch]:
@@ -50,14 +54,15 @@ def test_compiles_with_wide_loads_and_without_spills(name: str, architecture: in
         binary = compiled(made, architecture)
         if made.part == "reduce":
             continue
-        copies = set(re.findall(r"LDGSTS\S*", binary.sass))
+        code = listing(binary.cubin)
+        copies = set(re.findall(r"LDGSTS\S*", code))
         assert any(".128" in copy for copy in copies)
         # The part of a head that is 16 wide may load 8 bytes a thread; nothing loads 2.
-        assert not re.search(r"LDG\S*\.U16", binary.sass)
+        assert not re.search(r"LDG\S*\.U16", code)
         instruction = {90: "HGMMA", 100: "UTCHMMA"}.get(architecture, "HMMA")
         if name == "triton_decode":  # too few rows for a warpgroup
             instruction = "HMMA"
-        assert instruction in binary.sass
+        assert instruction in code
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_compiles_with_wide_loads_and_without_spills(name: str, architecture: in
 def test_float32_compiles_without_spills(name: str, architecture: int, head_dim: int, dtype: str) -> None:
     binary = compiled(next(launches(name, architecture, head_dim, dtype)), architecture)
     # Exact products have no matrix instruction.
-    assert bool(re.search(r"\b(HMMA|HGMMA|UTC\w*MMA)\b", binary.sass)) == (dtype == "tf32")
+    assert bool(re.search(r"\b(HMMA|HGMMA|UTC\w*MMA)\b", listing(binary.cubin))) == (dtype == "tf32")
 
 
 def test_a_gpu_between_two_rows_takes_the_lower_ones_tile() -> None:
@@ -111,6 +116,46 @@ def test_a_search_tries_tiles_and_leaves_the_table_as_it_was(name: str, dtype: s
     few = kernel.candidates(problem.replace(seq_len=64), "9.0")
     assert 0 < len(few) < len(candidates)
     assert kernel.candidates(problem.replace(direction="backward"), "9.0") == []
+
+
+def test_a_row_of_an_architecture_that_is_not_there_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = find_kernel("qkv_projection", "triton_fused_qkv").candidates
+    problem = Problem(seq_len=1024, n_head=8, head_dim=64, dtype="bfloat16")
+    printed = candidates(problem, "10.3")[0].row  # type: ignore[misc]
+    before = {(a, kind): tiles.tile_for(a, kind, 4096) for a in (100, 103, 120, 121) for kind in tiles.TILES[80]}
+    pasted = eval(f"{{{printed}\n}}", {"Tile": tiles.Tile})
+    monkeypatch.setattr(tiles, "TILES", tiles.TILES | pasted)
+    changed = [place for place, was in before.items() if tiles.tile_for(*place, 4096) != was]
+    assert changed == [(103, "16bit")]
+    assert tiles.tile_for(103, "16bit", 4096) == pasted[103]["16bit"]
+
+
+@pytest.mark.parametrize("architecture", [80, 86, 89, 100, 103, 121])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_search_for_decode_tries_tiles_and_its_rows_can_be_pasted(
+    architecture: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = find_kernel("attention", "triton_decode")
+    problem = Problem(seq_len=1, kv_len=4096, n_head=8, head_dim=72, dtype=dtype, direction="decode")  # type: ignore[arg-type]
+    before = {place: decode_tiles.tile(*place) for place in DECODE_PLACES}
+    printed = kernel.candidates(problem, f"{architecture // 10}.{architecture % 10}")  # type: ignore[misc]
+    seen = set()
+    for candidate in printed:
+        with candidate.use():
+            made = next(launches("triton_decode", architecture, 72, dtype))
+        pasted = eval(f"{{{candidate.row}\n}}", {"Tile": decode_tiles.Tile})
+        assert list(pasted) == [candidate.key]
+        tile = pasted[candidate.key]
+        assert (tile.block_n, tile.warps, tile.stages) == (made.tile["block_n"], made.num_warps, made.num_stages)
+        assert candidate.part == made.part
+        seen.add(tile)
+    assert len(seen) == len(printed) >= 12
+    assert before[architecture, 80, 2 if dtype == "bfloat16" else 4] in seen
+    monkeypatch.setattr(decode_tiles, "TABLE", decode_tiles.TABLE | pasted)
+    assert decode_tiles.tile(*candidate.key) == tile
+    for (a, width, element_bytes), was in before.items():
+        if a < architecture or width > 80 or element_bytes != candidate.key[2]:
+            assert decode_tiles.tile(a, width, element_bytes) == was
 
 
 def test_the_heads_are_checked_before_they_are_measured() -> None:

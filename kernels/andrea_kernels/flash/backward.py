@@ -11,6 +11,11 @@ over the queries of all heads that share it; `attention_dq`, whose blocks own a 
 keys. So every gradient is summed in one block, in one order: results are the same from run to run, and
 without atomics. What that trades: S and dP are computed twice, seven matrix products where five would do (the
 FLOP convention counts five). Parts of the width and strides: see forward.py.
+
+Known limits: no dropout, mask, bias, window or soft-capping, and no second derivatives. A block of dkv holds two
+accumulators beside two tiles, so that most spill above head_dim 128 (reports/attention_compiled.md says where, and how
+much). With few key heads dkv has few blocks, each of which walks over all query heads of its group: a short kv_len
+leaves SMs idle.
 """
 
 # Device code: Triton gives its arguments their types, and has no starred tuples.

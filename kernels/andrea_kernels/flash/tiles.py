@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+Key = tuple[int, int, str]  # architecture (89 for 8.9), widest computed width, direction
+
 
 class Tile(NamedTuple):
     """block_m queries by block_n keys, warps of a block, stages of the load pipeline; descriptors: whether the loop
@@ -55,21 +57,22 @@ def computed_width(head_dim: int, *, padded: bool = False) -> int:
 # and without. What was measured stands beside the row in TFLOP/s, causal first, by the project's FLOP count (dkv and
 # dq: of their own products).
 # All other rows are compiled, by `python -m andrea_bench.inspect.tile_search triton_exact` for bfloat16, causal, 4096
-# long, with the tiles of SHAPES: of those without spills and within 10 % of the least bound the one with 8 warps on an
-# SM or more, then the largest. Units that bind: exp (to width 64 on 10.0), shared memory (wider there, and 8.0), tensor
-# cores (8.6, 8.9, 12.0: all tiles tie).
-TABLE: dict[tuple[int, int, str], Tile] = {
+# long, of the tiles that `candidates` gives: of those without spills and within 10 % of the least bound the one with 8
+# warps on an SM or more, then the largest. `python tests/kernels/tile_rows.py` prints forward rows beside that search.
+# Units that bind: exp (to width 64 on 10.0), shared memory (wider there, and 8.0), tensor cores (8.6, 8.9, 12.0: all
+# tiles tie).
+TABLE: dict[Key, Tile] = {
     # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
     (80, 16, "forward"): Tile(128, 128, 8, 3),
     (80, 32, "forward"): Tile(128, 64, 4, 3),
     (80, 96, "forward"): Tile(128, 32, 4, 3),
-    (80, 112, "forward"): Tile(64, 32, 4, 1),  # three parts; all others spill 4 bytes or more at head_dim 104
+    (80, 112, "forward"): Tile(64, 32, 4, 1),  # three parts; all others spill 8 bytes or more at head_dim 104
     (80, 192, "forward"): Tile(128, 64, 8, 2),
     (80, 256, "forward"): Tile(64, 64, 4, 2),
     # 8.9: 99 KiB of shared memory a block.
     (89, 16, "forward"): Tile(128, 128, 8, 2),
     (89, 96, "forward"): Tile(128, 64, 8, 2),
-    (89, 112, "forward"): Tile(64, 32, 4, 1),  # as on 8.0
+    (89, 112, "forward"): Tile(128, 64, 8, 3),  # two stages spill 24 bytes, stored and loaded, at head_dim 104
     (89, 128, "forward"): Tile(128, 64, 8, 2),
     (89, 256, "forward"): Tile(64, 32, 4, 2),
     # 9.0: mostly one warpgroup of 64 rows, so that several blocks share an SM, where the bound, which knows no overlap
@@ -90,7 +93,7 @@ TABLE: dict[tuple[int, int, str], Tile] = {
     # 12.0: as 8.9, but its assembler needs more registers.
     (120, 48, "forward"): Tile(128, 128, 8, 2),
     (120, 96, "forward"): Tile(128, 64, 8, 2),
-    (120, 112, "forward"): Tile(64, 32, 4, 1),  # two stages spill 20 bytes causal, three 80 without a mask
+    (120, 112, "forward"): Tile(64, 32, 4, 1),  # by pointers no other is clean: two stages spill 16 bytes
     (120, 128, "forward"): Tile(128, 64, 8, 2),
     (120, 256, "forward"): Tile(64, 32, 4, 2),
     # Backward: dkv holds two accumulators of block_n rows, dq one of block_m, and each two tiles of its own.
@@ -146,16 +149,26 @@ SAME_AS = {86: 89}
 def tile(architecture: int, width: int, direction: str, *, float32: bool = False) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9) at a computed width.
 
-    direction: "forward", "dq" or "dkv". A GPU that the table does not know takes the nearest lower
-    architecture's row."""
+    direction: "forward", "dq" or "dkv". A GPU that the table does not know takes the nearest lower architecture's
+    row, as does one whose rows are not wide enough."""
     if direction in _tried:
         return _tried[direction]
     if float32:
         return next(chosen for widest, chosen in FLOAT32_TILES.items() if width <= widest)
     architecture = SAME_AS.get(architecture, architecture)
-    known = max(a for a, _, d in TABLE if d == direction and a <= architecture)
-    widest = min(w for a, w, d in TABLE if (a, d) == (known, direction) and w >= width)
-    return TABLE[known, widest, direction]
+    # An architecture that has a few rows only takes, at widths beyond them, what the next lower one has.
+    wide_enough = [key for key in TABLE if key[2] == direction and key[1] >= width and key[0] <= architecture]
+    return TABLE[max(wide_enough, key=lambda key: (key[0], -key[1]))]
+
+
+def row_for(architecture: int, width: int, direction: str, chosen: Tile) -> tuple[Key, str]:
+    """Where in TABLE the tile for this place stands, and `chosen` as the row to be pasted there, which says what widths
+    it would serve. Arguments as of `tile`."""
+    architecture = SAME_AS.get(architecture, architecture)
+    narrower = max((w for a, w, d in TABLE if (a, d) == (architecture, direction) and w < width), default=0)
+    above = f"above {narrower} " if narrower else ""
+    row = f'({architecture}, {width}, "{direction}"): {chosen},  # widths {above}up to {width}'
+    return (architecture, width, direction), row
 
 
 # float32, by width, for all: twice the shared memory, and exact products run on the FMA units, one instruction for
@@ -179,19 +192,24 @@ def trying(direction: str, tried: Tile) -> Iterator[None]:
 def candidates(direction: str, architecture: int) -> list[Tile]:
     """The tiles that a search looks at on a GPU of this compute capability."""
     reads = (False, True) if architecture >= FIRST_WITH_DESCRIPTORS else (False,)
-    shapes = SHAPES[direction]
-    return [Tile(*shape, stages, by) for shape in shapes for stages in STAGES[direction] for by in reads]
+    sizes = [(*shape, stages) for shape in SHAPES[direction] for stages in STAGES[direction]]
+    if direction == "forward":
+        sizes.append(SMALLEST)
+    return [Tile(*size, by) for size in sizes for by in reads]
 
 
 FIRST_WITH_DESCRIPTORS = 90
-# dkv holds so much already that on some GPUs no pipeline pays.
-STAGES = {"forward": (2, 3), "dq": (2, 3), "dkv": (1, 2, 3)}
-# (block_m, block_n, warps). None below 64 x 32; a warp does 16 rows of a matrix instruction or more, and so many
-# scores as leave room in its registers.
+# Of the load pipeline. Where accumulators and scores fill the registers one stage, which loads nothing ahead, is what
+# is left: in forward of the smallest tile alone, in backward, which holds more, of any.
+STAGES = {"forward": (2, 3), "dq": (1, 2, 3), "dkv": (1, 2, 3)}
+SMALLEST = (64, 32, 4, 1)
+# (block_m, block_n, warps). None below 64 x 32 but dkv's, which has two accumulators; a warp does 16 rows of a matrix
+# instruction or more, and so many scores as leave room in its registers.
 SHAPES = {
     "forward": [(128, 128, 8), (128, 64, 8), (128, 64, 4), (128, 32, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4)],
     "dq": [(128, 128, 8), (128, 64, 8), (128, 32, 8), (128, 32, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4)],
     "dkv": [
         (128, 128, 8), (64, 128, 8), (64, 64, 8), (32, 128, 8), (32, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4),
+        (32, 32, 4),
     ],
 }  # fmt: skip

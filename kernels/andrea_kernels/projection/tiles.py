@@ -58,8 +58,15 @@ TILES: dict[int, dict[str, Tile]] = {
 def tile_for(architecture: int, kind: str, rows: int) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9; one without a row takes the nearest
     lower one's) and for so many rows, 16 of them at least."""
-    tile = _tried[0] if _tried else TILES[max((known for known in TILES if known <= architecture), default=80)][kind]
+    known = [one for one, kinds in TILES.items() if one <= architecture and kind in kinds]
+    tile = _tried[0] if _tried else TILES[max(known, default=min(TILES))][kind]
     return tile._replace(block_m=min(tile.block_m, max(16, 1 << (rows - 1).bit_length())))
+
+
+def row_for(architecture: int, kind: str, tile: Tile) -> str:
+    """The row to be pasted into TILES; of an architecture that is not there, with the key that it needs."""
+    row = f'"{kind}": Tile({", ".join(map(str, tile))})'
+    return f"{row},  # of {architecture}" if architecture in TILES else f"{architecture}: {{{row}}},"
 
 
 # What a search is trying at the moment.
