@@ -136,18 +136,23 @@ def _known_schema(document: T, where: str) -> T:
 def write_whole(file: Path, content: bytes) -> None:
     """Replace `file` by `content` or leave it as it was: written beside it, synced, then renamed.
 
-    Raises BadInput naming the file and the cause; no stray file stays behind."""
+    A link keeps pointing to what it did; a device or pipe, as /dev/stdout may be, is written to. Raises BadInput naming
+    the file and the cause; no stray file stays behind."""
     if file.name == "-":
-        raise BadInput("-: is no file's name here; name a file")
+        raise BadInput("-: is no file's name here; name a file (/dev/stdout is one)")
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        target = file.resolve()
+        if target.exists() and not target.is_file():
+            file.write_bytes(content)
+            return
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
         os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
+        os.replace(temporary, target)
     except OSError as error:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)

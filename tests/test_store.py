@@ -178,6 +178,20 @@ def test_a_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", mounted], check=True)
 
 
+def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    write_whole(tmp_path / "pipe", b"through")
+    assert reader.communicate(timeout=60)[0] == b"through"
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(BadInput, match="name a file"):
+        write_whole(Path("-"), b"")
+
+
 def test_a_removed_folder_is_named(run: Path) -> None:
     with RunWriter.resume(run) as writer:
         for file in run.iterdir():

@@ -67,7 +67,7 @@ def ab_command(
     document.warnings += noise_warnings(document, trial.head.head.environment)
     decided(document.exit_code)
     try:
-        _present(document, output)
+        present(document, **output)
     finally:
         if out:
             trial.store(out)
@@ -84,15 +84,6 @@ def _measure(trial: "RevisionTrial", deadline: float, out: Path | None) -> "Docu
         if out and trial.pairs:
             trial.store(out, complete=False)
             note(f"interrupted; the {trial.pairs} pairs that were finished are stored in {out}")
-        raise
-
-
-def _present(document: "Document", output: dict[str, Any]) -> None:
-    """Present the verdict; where a file can't be written any more, the verdict that took minutes is still printed."""
-    try:
-        present(document, **output)
-    except BadInput:
-        present(document, **{**output, "markdown": None, "junit": None})
         raise
 
 
@@ -150,7 +141,8 @@ def check_file(file: Path | None) -> None:
         return
     if file.name == "-" or file.is_dir():
         raise BadInput(f"{file}: is no file's name here; name a file")
-    _try_to_write(file.parent, file)
+    if not file.exists() or file.is_file():  # a device or pipe is written to as it is
+        _try_to_write(file.resolve().parent, file)
 
 
 def check_runs(folder: Path | None) -> None:

@@ -139,20 +139,13 @@ def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[st
 def present(
     document: "Document", *, markdown: Path | None, junit: Path | None, annotations: str, as_json: bool
 ) -> None:
-    """Write a Document in all the forms asked for. Annotation lines go to stdout, or to stderr beside JSON."""
+    """Write a Document in all the forms asked for, files last: should one fail, the verdict is known. Annotation lines
+    go to stdout, or to stderr beside JSON."""
     from andrea_bench.cli.console import console, print_json
     from andrea_bench.store import write_whole
     from andrea_bench.verdicts.annotations import annotations as lines
     from andrea_bench.verdicts.annotations import system_here
 
-    if markdown:
-        from andrea_bench.verdicts.markdown import markdown as as_markdown
-
-        write_whole(markdown, as_markdown(document).encode("utf-8", "replace"))
-    if junit:
-        from andrea_bench.verdicts.junit import junit as as_junit
-
-        write_whole(junit, as_junit(document))
     if as_json:
         print_json(document)
     else:
@@ -163,3 +156,11 @@ def present(
     if system and system != "none":
         for line in lines(document, system):
             print(line, file=sys.stderr if as_json else sys.stdout)
+    if markdown:
+        from andrea_bench.verdicts.markdown import markdown as as_markdown
+
+        write_whole(markdown, as_markdown(document).encode("utf-8", "replace"))
+    if junit:
+        from andrea_bench.verdicts.junit import junit as as_junit
+
+        write_whole(junit, as_junit(document))
