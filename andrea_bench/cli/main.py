@@ -105,7 +105,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _say(text: str) -> None:
-    line = " ".join(text.split())
+    from andrea_bench.cli.console import printable
+
+    line = printable(" ".join(text.split()))
     print(f"andrea-bench: {line}", file=sys.stderr)
 
 

@@ -87,11 +87,15 @@ OWN_FLAGS = {"graph": "--graph", "strict": "--strict", "as_json": "--json", "fak
 
 
 def _replay(folder: Path) -> int:
-    """Go on with the sweep whose arguments the Run holds: --resume alone means the same suites and axes."""
+    """Go on with the sweep whose arguments the Run holds: --resume alone means the same suites and axes. Raises
+    BadInput of a Run that another verb made."""
     from andrea_bench.store import read_head, run_folder
 
     stored = read_head(run_folder(folder)).arguments
-    kept = _without_option(stored[stored.index("sweep") + 1 :] if "sweep" in stored else [], "--out", "--resume")
+    if "sweep" not in stored:
+        made = f"by `{stored[0]}`" if stored else "by no command line that is known"
+        raise BadInput(f"--resume {folder}: this Run was made {made}, not by a sweep; measure anew with --out")
+    kept = _without_option(stored[stored.index("sweep") + 1 :], "--out", "--resume")
     kept = [argument for argument in kept if argument not in ("--json", "--strict", "--replayed")]
     context = click.get_current_context()
     from_here = click.core.ParameterSource.COMMANDLINE
@@ -201,7 +205,7 @@ def _end(sweep: Any, as_json: bool) -> None:
     from andrea_bench.report.rows import group_rows
 
     groups = group_rows(sweep.records)
-    said = answers(groups)
+    said = answers(groups, sweep.head.environment)
     if as_json:
         print_json({"run": str(sweep.folder), "head": sweep.head, "records": sweep.records, "answers": said})
         return

@@ -144,6 +144,17 @@ def test_a_second_sweep_into_the_folder_is_refused(capsys: pytest.CaptureFixture
     assert Path("run/records.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("arguments", [["ab", "projection"], []])
+def test_resume_refuses_a_run_that_no_sweep_made(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "output", *TINY, *OUTPUT_KERNELS, "--fake-clock", "--out", "run"]) == 0
+    head = Path("run/run.json")
+    head.write_text(json.dumps({**json.loads(head.read_text()), "arguments": arguments}))
+    before = Path("run/records.jsonl").read_bytes()
+    assert main(["sweep", "--resume", "run"]) == 2
+    assert "not by a sweep" in capsys.readouterr().err
+    assert Path("run/records.jsonl").read_bytes() == before
+
+
 def test_resume_refuses_another_protocol(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "output", *TINY, *OUTPUT_KERNELS, "--fake-clock", "--out", "run"]) == 0
     assert main(["sweep", "--cache", "cold", "--resume", "run"]) == 2
