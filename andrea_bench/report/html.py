@@ -7,7 +7,7 @@ that its policy lets run.
 import base64
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from typing import Any
@@ -20,10 +20,30 @@ from andrea_bench.report.words import counted
 
 TITLE = "andrea-bench report"
 LONG = 40  # characters of a cell, beyond which its text is broken anywhere
+# The whole is to stay below 5 MB; pictures beyond that are left out, but so many of them are drawn in any case.
+MOST_BYTES = 4_900_000  # and something for what frames the pictures
+PICTURE_BYTES = 1_600_000
 
 
 def html(pages: Sequence[Page], subtitle: str) -> str:
-    """The whole document."""
+    """The whole document, with as many of its pictures as it has room for."""
+    bare = len(_document(pages, subtitle, {}).encode("utf-8", "replace"))
+    return _document(pages, subtitle, _pictures(pages, max(PICTURE_BYTES, MOST_BYTES - bare)))
+
+
+def _pictures(pages: Sequence[Page], room: int) -> dict[str, str]:
+    """The SVG of each Chart by its name, in order, as long as they fit into so many bytes."""
+    fitting = {}
+    for part in (part for page in pages for part in page.parts if isinstance(part, Chart)):
+        picture = charts.svg(part.picture)
+        size = len(picture.encode("utf-8", "replace"))
+        if size <= room:
+            fitting[part.name] = picture
+            room -= size
+    return fitting
+
+
+def _document(pages: Sequence[Page], subtitle: str, pictures: Mapping[str, str]) -> str:
     style, script = _own("page.css"), _own("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
@@ -38,7 +58,7 @@ def html(pages: Sequence[Page], subtitle: str) -> str:
         '</head>\n<body>\n<a class="skip" href="#main">Skip to the answers</a>\n'
         f'<header><h1>{TITLE}</h1><p class="soft">{escape(subtitle)}</p>'
         f'<nav aria-label="Pages"><ul>{links}</ul></nav></header>\n<main id="main">\n'
-        + "\n".join(_page(page) for page in shown)
+        + "\n".join(_page(page, pictures) for page in shown)
         + (f"\n<h2>Left out</h2><ul>{left_out}</ul>" if left_out else "")
         + f'\n</main>\n<div id="tip" role="tooltip" hidden></div>\n<script>{script}</script>\n</body>\n</html>\n'
     )
@@ -48,13 +68,13 @@ def _own(name: str) -> str:
     return resources.files("andrea_bench.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _page(page: Page) -> str:
-    parts = "\n".join(_part(part) for part in page.parts)
+def _page(page: Page, pictures: Mapping[str, str]) -> str:
+    parts = "\n".join(_part(part, pictures) for part in page.parts)
     return f'<section id="{page.name}" aria-labelledby="{page.name}-title">\n' \
            f'<h2 id="{page.name}-title">{escape(page.title)}</h2>\n{parts}\n</section>'  # fmt: skip
 
 
-def _part(part: Part) -> str:
+def _part(part: Part, pictures: Mapping[str, str]) -> str:
     match part:
         case str():
             return f"<p>{_prose(part)}</p>"
@@ -65,7 +85,7 @@ def _part(part: Part) -> str:
         case Table():
             return _table(part)
         case Chart():
-            return _chart(part)
+            return _chart(part, pictures.get(part.name))
         case AllRows():
             return _all_rows(part)
 
@@ -107,15 +127,16 @@ def _prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def _chart(chart: Chart) -> str:
+def _chart(chart: Chart, picture: str | None) -> str:
     title, about = escape(chart.title), _prose(chart.about)
-    label = f'role="group" aria-label="{title}"'
-    picture = charts.svg(chart.picture).replace("<svg ", f"<svg {label} ", 1)
+    drawn = "<p>There is no room for this chart here; <code>report --svg</code> draws it.</p>"
+    if picture is not None:
+        labelled = picture.replace("<svg ", f'<svg role="group" aria-label="{title}" ', 1)
+        drawn = f'<div class="wide" tabindex="0" role="region" aria-label="{title}">{labelled}</div>'
     return (
         f'<figure id="{chart.name}"><figcaption><h3>{title}</h3><p>{about} '
         f'<a href="#{chart.name}-data">Its data</a></p></figcaption>'
-        f'<div class="wide" tabindex="0" role="region" aria-label="{title}">{picture}</div>'
-        f"{_table(chart.data, f'{chart.name}-data')}</figure>"
+        f"{drawn}{_table(chart.data, f'{chart.name}-data')}</figure>"
     )
 
 

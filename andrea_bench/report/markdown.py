@@ -1,7 +1,8 @@
 """A report as Markdown for a pull request: details folded, tables cut so that all fits in 60,000 characters."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
+from urllib.parse import quote
 
 from andrea_bench.report.content import AllRows, Chart, Heading, Page, Part, Said, Table
 from andrea_bench.report.words import ABSENT, counted
@@ -15,7 +16,11 @@ LINES = str.maketrans(dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " ")
 # What starts markup, a formula or a mention, or ends a table's cell.
 SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|~@!$&"} | LINES)
 # Of all rows, what a reader of Markdown needs.
-ROW_COLUMNS = ("suite", "kernel", "problem", "status", "time (us)", "low (us)", "high (us)", "n", "ratio to baseline")
+ROW_COLUMNS = (
+    "run", "suite", "kernel", "problem", "device", "status", "time (us)", "low (us)", "high (us)", "n",
+    "ratio to baseline", "validity", "cell_id",
+)  # fmt: skip
+ROW_NUMBERS = frozenset(ROW_COLUMNS[6:11])
 END = "The rest does not fit here; the HTML report holds all."
 
 
@@ -36,20 +41,21 @@ def _length(blocks: Sequence[str]) -> int:
 
 def _document(pages: Sequence[Page], subtitle: str, pictures: Mapping[str, str], limit: int) -> Iterator[str]:
     """Blocks that stand on their own: none opens what another closes."""
+    cited = {cell for page in pages for part in page.parts if isinstance(part, Said) for cell in part.cell_ids}
     yield "# andrea-bench report"
     yield _plain(subtitle)
     for page in pages:
         if page.absent is None:
             yield f"## {_plain(page.title)}"
             for part in page.parts:
-                yield from _part(part, pictures, limit)
+                yield from _part(part, pictures, cited, limit)
     left_out = [f"- {_plain(page.title)}: {_plain(page.absent)}" for page in pages if page.absent]
     if left_out:
         yield "## Left out"
         yield "\n".join(left_out)
 
 
-def _part(part: Part, pictures: Mapping[str, str], limit: int) -> Iterator[str]:
+def _part(part: Part, pictures: Mapping[str, str], cited: Set[str], limit: int) -> Iterator[str]:
     match part:
         case str():
             yield _plain(part)
@@ -65,10 +71,10 @@ def _part(part: Part, pictures: Mapping[str, str], limit: int) -> Iterator[str]:
             yield f"**{_plain(part.title)}**"
             yield _plain(part.about)
             if part.name in pictures:
-                yield f"![{_plain(part.title)}](<{pictures[part.name]}>)"
+                yield f"![{_plain(part.title)}]({_address(pictures[part.name])})"
             yield _table(part.data, limit)
         case AllRows():
-            yield _table(_rows(part), limit)
+            yield _all_rows(part, cited, limit)
 
 
 def _table(table: Table, limit: int) -> str:
@@ -85,10 +91,16 @@ def _table(table: Table, limit: int) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}{more}\n\n</details>"
 
 
-def _rows(rows: AllRows) -> Table:
+def _all_rows(rows: AllRows, cited: Set[str], limit: int) -> str:
+    """Where not all can be shown, those that a sentence cites come first and are more than the limit, if need be."""
     places = [rows.columns.index(name) for name in ROW_COLUMNS]
     texts = [tuple(_figure(row[place]) for place in places) for row in rows.rows]
-    return Table("All rows", ROW_COLUMNS, texts, frozenset(ROW_COLUMNS[4:]), folded=True)
+    caption = "All rows"
+    if limit and len(texts) > limit:
+        caption += ", first those that the answers cite"
+        texts.sort(key=lambda row: row[-1] not in cited)
+        limit = max(limit, min(ROW_LIMITS[0], sum(row[-1] in cited for row in texts)))
+    return _table(Table(caption, ROW_COLUMNS, texts, ROW_NUMBERS, folded=True), limit)
 
 
 def _figure(value: str | float | int | None) -> str:
@@ -97,6 +109,11 @@ def _figure(value: str | float | int | None) -> str:
 
 def _line(texts: Sequence[str]) -> str:
     return f"| {' | '.join(map(_plain, texts))} |"
+
+
+def _address(path: str) -> str:
+    """A path as a link's address: spaces, parentheses and bytes that are no text would end it or break it."""
+    return quote(path.encode("utf-8", "surrogateescape"))
 
 
 def _plain(text: str) -> str:

@@ -2,8 +2,8 @@
 // Tooltips: a mark's own accessible text, on pointer and on touch.
 const tip = document.getElementById("tip");
 function showTip(event) {
-  const mark = event.target.closest ? event.target.closest("svg [aria-label]") : null;
-  const text = mark && mark.getAttribute("aria-roledescription") !== "axis" ? mark.getAttribute("aria-label") : "";
+  const mark = event.target.closest ? event.target.closest(".role-mark [aria-label]") : null;
+  const text = mark ? mark.getAttribute("aria-label") : "";
   tip.hidden = !text;
   if (!text) return;
   tip.textContent = text;

@@ -82,6 +82,7 @@ def _row(record: Record) -> Row:
         # Written by something else: nothing follows from such samples.
         record.reason = record.reason or "its samples are not all positive numbers"
         return Row(record)
+    record.samples_us = list(map(float, record.samples_us))  # a caller's may be scalars of numpy or torch
     low, high = median_interval(record.samples_us)
     return Row(record, median(record.samples_us), low, high)
 

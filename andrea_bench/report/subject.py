@@ -1,5 +1,6 @@
 """From stored Runs to the subject of a report."""
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,14 +31,14 @@ def read_runs(paths: Sequence[Path], measured_ceiling: Callable[[RunHead], Ceili
         label = label.encode(errors="backslashreplace").decode()  # of a folder's name that is no UTF-8
         groups = group_rows(run.records)
         ceilings = [c for c in (measured_ceiling(run.head), _published_ceiling(run.head)) if c is not None]
-        measured.append(MeasuredRun(label, run.head, groups, answers(groups), ceilings))
+        measured.append(MeasuredRun(label, run.head, groups, answers(groups, run.head.environment), ceilings))
     return measured
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
     """The claims that `claims --json` wrote. Raises BadInput naming the file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ClaimsDocument).claims
+        return msgspec.json.decode(path.read_bytes().removeprefix(codecs.BOM_UTF8), type=ClaimsDocument).claims
     except OSError as error:
         raise BadInput(f"{path}: can't be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import polars as pl
 import pytest
+from hostile import NASTY, hostile_run
 from made_up import FIXTURES, RUN, Change, changed_run
 
 from andrea_bench.cli.main import main
@@ -27,13 +30,6 @@ from andrea_bench.statistics import median, median_interval
 from andrea_bench.store import read_run
 
 GOLDEN = FIXTURES / "run_fake.md"
-
-# Cases C32, RP03 and their kin: closing tags in any case, quotes, bars, line ends, dots, brackets, formulas, markup.
-NASTY = [
-    "</SCRIPT><img src=x onerror=alert(1)>", "</script ><svg/onload=alert(2)>", "<!--<script>", 'a"b', "a'b\"c",
-    "a|b\n`c`", "gpu.name[0]", "$x$", "attn<64,true>", "[red]x[/]", "&lt;b&gt;", "]]>", "\u2028", "${alert(3)}",
-    "{{x}}", "*_~#@someone", "Zürich-β", "x" * 300,
-]  # fmt: skip
 
 
 def made(*runs: Path) -> list[Any]:
@@ -81,19 +77,7 @@ def test_markdown_says_what_the_samples_say() -> None:
 
 @pytest.fixture(scope="module")
 def nasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Run in which every free text is hostile."""
-    names = iter(NASTY * 100)
-
-    def change(record: dict[str, Any]) -> None:
-        if record["kernel"] in ("per_head_batched", "fused_each", "sdpa"):
-            record["kernel"] = next(names)
-        if record["status"] != "ok":
-            record["reason"] = next(names)
-        record["selected_backend"] = next(names)
-        record["validity"] = {"verdict": "suspect", "reasons": [next(names)]}
-
-    everywhere = {"host": NASTY[0], "device": NASTY[1], "libraries": {NASTY[2]: NASTY[3]}, "cpu": {"model": NASTY[5]}}
-    return changed_run(tmp_path_factory.mktemp("nasty") / "run", change, everywhere)
+    return hostile_run(tmp_path_factory.mktemp("nasty") / "run")
 
 
 def test_hostile_names_stay_text_in_html(nasty: Path) -> None:
@@ -204,7 +188,7 @@ def test_runs_at_the_edge_render(name: str, tmp_path: Path) -> None:
     # A complete Run without records is refused; one that was cut off before its first is not.
     head = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(head | {"complete": keep is None}))
-    out = {kind: tmp_path / f"out.{kind}" for kind in ("html", "markdown", "csv", "parquet")}
+    out = {kind: tmp_path / f"out.{kind}" for kind in ("html", "markdown", "csv", "parquet", "svg")}
     arguments = [word for kind, file in out.items() for word in (f"--{kind}", str(file))]
     assert main(["report", str(run), *arguments]) == 0
     absent = {page.name for page in made(run) if page.absent}
@@ -214,6 +198,9 @@ def test_runs_at_the_edge_render(name: str, tmp_path: Path) -> None:
     if name == "every cell failed":
         assert "out of luck" in text and "answers" in absent
     assert pl.read_parquet(out["parquet"]).height == len(lines[:keep])
+    drawn = [part.name for page in made(run) for part in page.parts if isinstance(part, Chart)]
+    assert {file.name for file in out["svg"].iterdir()} == {f"{n}.{kind}" for n in drawn for kind in ("svg", "png")}
+    assert bool(drawn) == (name == "one cell")
 
 
 def test_machines_and_revisions_are_told_apart(tmp_path: Path) -> None:
@@ -257,9 +244,57 @@ def test_pictures_are_linked_from_markdown_beside_them(tmp_path: Path) -> None:
     (run / "records.jsonl").write_text("".join(lines[:12]))
     file = tmp_path / "docs" / "report.md"
     file.parent.mkdir()
-    assert main(["report", str(run), "--markdown", str(file), "--svg", str(tmp_path / "my pictures")]) == 0
-    links = re.findall(r"!\[[^\n]*\]\(<(.*?)>\)", file.read_text(encoding="utf-8"))
-    assert len(links) >= 2 and all((file.parent / link).is_file() for link in links)
+    odd = os.fsdecode(b"my pictures (1) <b> [x] \\ 50% \xff")
+    assert main(["report", str(run), "--markdown", str(file), "--svg", str(tmp_path / odd)]) == 0
+    # An address without brackets ends at a space or at a parenthesis that has no partner.
+    links = re.findall(r"!\[[^\n]*\]\(([!-'*-;=?-~]+)\)\n", file.read_text(encoding="utf-8"))
+    assert len(links) == len(list((tmp_path / odd).glob("*.svg"))) >= 2
+    assert all((file.parent / os.fsdecode(unquote_to_bytes(link))).is_file() for link in links)
+
+
+def cells(line: str) -> list[str]:
+    """The texts of a row of a Markdown table."""
+    return [re.sub(r"\\(.)", r"\1", text.strip()) for text in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def row_table(text: str) -> list[dict[str, str]]:
+    """The rows below `All rows` of a Markdown report."""
+    lines = text.partition("\n## All rows")[2].partition("</details>")[0].splitlines()
+    head, _, *rows = [cells(line) for line in lines if line.startswith("|")]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_markdown_rows_say_run_device_validity_and_cell(tmp_path: Path) -> None:
+    def doubted(record: dict[str, Any]) -> None:
+        record["device"] = "cuda:1"
+        record["validity"] = {"verdict": "suspect", "reasons": ["busy"]}
+
+    other = changed_run(tmp_path / "other", doubted, {"host": "other-host"}, suites=("projection",))
+    rows = row_table(markdown(made(RUN, other), "two", {}))
+    records = [(run.label, row.record) for run in read_runs([RUN, other], lambda head: None) for row in run.rows()]
+    # Two Runs have more rows than are shown; each stands once.
+    shown = {(row["run"], row["cell_id"]): row for row in rows}
+    assert 50 <= len(shown) == len(rows) < len(records)
+    stored = {(label, record.cell_id): record for label, record in records}
+    for key, row in shown.items():
+        record = stored[key]
+        assert (row["device"], row["validity"]) == (record.device, record.validity.verdict)
+        assert (row["kernel"], row["status"]) == (record.kernel, record.status)
+    assert {row["device"] for row in rows} == {"cpu", "cuda:1"}
+
+
+def test_cells_that_answers_cite_are_found_in_markdown(tmp_path: Path) -> None:
+    """Also where a page of three Runs has room for a few rows of each table only."""
+    runs = [RUN, *(changed_run(tmp_path / host, None, {"host": host}) for host in ("one", "two"))]
+    for several in (runs[:1], runs):
+        text = markdown(made(*several), "x", {})
+        cited = set(re.findall(r"\b[0-9a-f]{16}\b", " ".join(re.findall(r"\(cells [^)]*\)", text))))
+        rows = row_table(text)
+        labels = {row["run"] for row in rows}
+        assert len(cited) >= 9 and len(labels) == len(several)
+        for label in labels:
+            assert cited <= {row["cell_id"] for row in rows if row["run"] == label}
+    assert len(rows) < 3 * 76 and len(text) < MOST_CHARACTERS
 
 
 @pytest.mark.parametrize(

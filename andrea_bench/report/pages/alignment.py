@@ -1,5 +1,6 @@
 """Page: what a head_dim, or a projection width, costs per useful FLOP."""
 
+from collections import Counter
 from typing import Any
 
 from andrea_bench.hardware import match_device_name
@@ -9,11 +10,16 @@ from andrea_bench.report.answers import Misalignment, misalignments
 from andrea_bench.report.content import Chart, CompiledFacts, MeasuredRun, Page, Part, Said, Subject, Table
 from andrea_bench.report.pages.marks import DOUBT, INTERVAL, about, anchor, by_run, kernel_name, samples
 from andrea_bench.report.rows import Row
-from andrea_bench.report.words import ABSENT, duration, significant
+from andrea_bench.report.words import ABSENT, counted, duration, significant
 
 # A width that costs a tenth more per useful FLOP than its aligned neighbour, and more than the noise, is named.
 CLIFF = 1.1
 MOST_CHARTS = 6
+# Of a Run: what a file of HTML below 5 MB has room for beside the rows of 10,000 cells.
+MOST_POINTS = 1000
+MOST_COSTS = 300
+MOST_CLIFFS = 20
+OPEN_COSTS = 24  # rows; a longer table is folded
 Widths = dict[tuple[str, int, str, str], int]  # by kernel, head_dim, dtype and direction
 
 
@@ -45,13 +51,16 @@ def _cliffs(found: list[Misalignment]) -> list[Part]:
     dearest: dict[tuple[str, int, int], dict[str, Misalignment]] = {}
     for one in sorted(filter(_is_cliff, found), key=lambda m: m.cost):
         dearest.setdefault((one.row.record.op, one.width, one.base_width), {})[one.kernel] = one
+    steepest = sorted(dearest, key=lambda at: max(one.cost for one in dearest[at].values()), reverse=True)
     cliffs: list[Part] = []
-    for (op, width, base_width), kernels in sorted(dearest.items()):
-        members = sorted(kernels.values(), key=lambda m: m.kernel)
+    for op, width, base_width in sorted(steepest[:MOST_CLIFFS]):
+        members = sorted(dearest[op, width, base_width].values(), key=lambda m: m.kernel)
         costs = ", ".join(f"{m.kernel} {_change(m)}" for m in members)
         what = "head_dim" if op == "attention" else "projection width"
         ids = tuple(i for m in members for i in (m.row.record.cell_id, m.base.record.cell_id))
         cliffs.append(Said(f"{costs}, per useful FLOP beside {base_width}.", ids, f"Cliff at {what} {width}:"))
+    if len(steepest) > MOST_CLIFFS:
+        cliffs.append(f"The dearest {MOST_CLIFFS} of {len(steepest)} cliffs.")
     return cliffs
 
 
@@ -72,13 +81,27 @@ def _charts(run: MeasuredRun, number: int, found: list[Misalignment], facts: Com
         (key, rows) for key, rows in settings.items() if len({r.record.problem.head_dim for r in rows}) > 1
     ]  # fmt: skip
     compiled = _compiled_widths(run, facts)
-    drawn: list[Part] = [
-        _chart(*key, rows, found, compiled, anchor("alignment", number, at))
-        for at, (key, rows) in enumerate(several[:MOST_CHARTS], 1)
-    ]
-    if len(several) > MOST_CHARTS:
-        drawn.append(f"The first {MOST_CHARTS} of {len(several)} settings; the rows of all are on the last page.")
+    drawn: list[Part] = []
+    left = MOST_POINTS
+    for key, rows in several[:MOST_CHARTS]:
+        fitting = _fitting(rows, left) or ([] if drawn else rows[:left])
+        left -= len(fitting)
+        if fitting:
+            cut = len(rows) - len(fitting)
+            drawn.append(_chart(*key, fitting, cut, found, compiled, anchor("alignment", number, len(drawn) + 1)))
+    if len(several) > len(drawn):
+        drawn.append(f"{len(drawn)} of {len(several)} settings are drawn; the rows of all are on the last page.")
     return drawn
+
+
+def _fitting(rows: list[Row], most: int) -> list[Row]:
+    """The rows of the first kernels that have no more than `most` together: a line is drawn whole or not at all."""
+    kept: set[str] = set()
+    for kernel, points in Counter(row.record.kernel for row in rows).items():
+        if points <= most:
+            kept.add(kernel)
+            most -= points
+    return [row for row in rows if row.record.kernel in kept]
 
 
 def _chart(
@@ -87,10 +110,12 @@ def _chart(
     device: str,
     rest: Problem,
     rows: list[Row],
+    cut: int,
     found: list[Misalignment],
     compiled: Widths,
     name: str,
 ) -> Chart:
+    """cut: how many more rows there are than those to be drawn."""
     rows = sorted(rows, key=lambda row: (row.record.kernel, row.record.problem.head_dim))
     width = "head_dim" if op == "attention" else "width (n_head x head_dim)"
     notes = _notes(found, {row.record.cell_id for row in rows})
@@ -118,11 +143,12 @@ def _chart(
         heads, table = (*heads[:6], heads[7]), [(*line[:6], line[7]) for line in table]
     behind = " Grey steps behind the lines: how wide the kernel computes, on the axis to the right." if steps else ""
     named = " Cliffs carry what the width costs beside its aligned neighbour." if notes else ""
+    more = f" {counted(cut, 'more point')} are not drawn; the last page has all rows." if cut else ""
     return Chart(
         name,
         f"Cost per useful FLOP, {title}",
         f"Microseconds for a billion useful FLOP against {width}, lower is better; {INTERVAL}; {samples(rows)}. "
-        f"The axes do not start at zero.{named}{behind} {DOUBT}",
+        f"The axes do not start at zero.{named}{behind}{more} {DOUBT}",
         charts.lines(values, width, "us per useful GFLOP", zero=False, steps=steps, behind="computed width"),
         Table(f"{title}: figures", heads, table, frozenset(heads[1:-1]), folded=True),
     )
@@ -136,15 +162,20 @@ def _notes(found: list[Misalignment], drawn: set[str]) -> dict[str, str]:
 
 
 def _costs(found: list[Misalignment]) -> Table:
+    """The dearest, in the order in which they were found."""
+    dearest = sorted(range(len(found)), key=lambda at: found[at].cost, reverse=True)
+    shown = [found[at] for at in sorted(dearest[:MOST_COSTS])]
     rows = [
         (m.kernel, str(m.width), str(m.base_width), duration(m.row.median_us), duration(m.base.median_us),
          f"{100 * (m.cost - 1):+.1f} %", f"{100 * (m.low - 1):+.1f} to {100 * (m.high - 1):+.1f} %",
          m.row.record.cell_id)
-        for m in found
+        for m in shown
     ]  # fmt: skip
     heads = ("kernel", "width", "beside", "time", "time beside", "cost per useful FLOP", "low to high", "cell_id")
     caption = "What a width costs per useful FLOP beside its best aligned neighbour (unpaired intervals)"
-    return Table(caption, heads, rows, frozenset(heads[1:7]))
+    if len(found) > len(shown):
+        caption += f"; the dearest {len(shown)} of {len(found)}"
+    return Table(caption, heads, rows, frozenset(heads[1:7]), folded=len(rows) > OPEN_COSTS)
 
 
 # ---- computed width: what stands behind the measured steps -------------------------------------------

@@ -113,5 +113,5 @@ def _mark(cell: ComparedCell, name: str) -> dict[str, Any]:
     return {
         "name": name, "kind": cell.verdict, "value": cell.ratio,
         "low": cell.ratio if cell.low is None else cell.low, "high": cell.ratio if cell.high is None else cell.high,
-        "about": f"{cell.name}: {cell.ratio_text}, {cell.verdict}: {cell.reason}; cell_id {cell.cell_id}",
+        "about": f"{cell.name}: head / base {cell.ratio_text}, {cell.verdict}: {cell.reason}; cell_id {cell.cell_id}",
     }  # fmt: skip

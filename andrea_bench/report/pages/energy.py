@@ -1,5 +1,6 @@
 """Page: what clocks, power, temperature and energy were while a Run was measured, where they were counted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,11 +8,14 @@ from typing import Any
 
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import anchor, by_run, kernel_name
+from andrea_bench.report.pages.marks import anchor, by_run, kernel_name, n_of
 from andrea_bench.report.rows import GroupRows, Row
 from andrea_bench.report.words import ABSENT, significant
+from andrea_bench.statistics import median
 
 MOST_CHARTS = 6
+MOST_POINTS = 120  # of a series: closer together they are one line to the eye, and 10,000 fill a file
+MOST_REASONS = 60
 ENERGY = "gpu_energy_per_call"
 
 
@@ -59,6 +63,20 @@ def _why(subject: Subject) -> str:
 
 
 # ---- over time ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Point:
+    """What a counter read while a Group was measured, `at` seconds after the Run began; or of several Groups that
+    follow one another the median, with the lowest and the highest."""
+
+    series: str
+    at: float
+    value: float
+    low: float
+    high: float
+    of: str
+    cell_id: str
+
+
 def _over_time(run: MeasuredRun, number: int) -> list[Part]:
     watched = [(group, row) for group in run.groups if (row := _watched(group)) is not None]
     drawn = [_reading(run, watched, *one, anchor("energy", number, one[0])) for one in OVER_TIME]
@@ -80,41 +98,46 @@ def _reading(
     name: str,
 ) -> Part | None:
     """The readings of one unit against time; in words where they never changed, None where there are none."""
-    values: list[dict[str, Any]] = []
-    table: list[tuple[str, ...]] = []
-    limits: dict[str, None] = {}
-    for group, row in watched:
-        counters, at = row.record.counters, _seconds(run, row)
-        for reading in readings:
-            value = counters.get(reading.counter)
-            if value is None or at is None:
-                continue
-            least = counters.get(reading.low) if reading.low else None
-            low = value if least is None else least
-            if reading.limit and counters.get(reading.limit) is not None:
-                limits[f"{reading.series} {counters[reading.limit]:.0f} {unit}"] = None
-            figures = (significant(value, 4), significant(low, 4))
-            lowest = f" (lowest {figures[1]})" if low != value else ""
-            values.append({"series": reading.series, "x": at, "value": value, "low": low, "high": value,
-                           "about": f"{at:.1f} s: {reading.series} {figures[0]} {unit}{lowest}; {group.suite}, "
-                                    f"{group.problem.label()}"})  # fmt: skip
-            table.append((f"{at:.1f}", group.suite, group.problem.label(), reading.series, *figures))
-    most = f" At most, says the machine: {', '.join(limits)}." if limits else ""
-    if not values:
+    found = [(r, row, p) for group, row in watched for r in readings if (p := _point(run, group, row, r)) is not None]
+    if not found:
         return None
-    if len(values) > 1 and len({(v["series"], v["value"], v["low"]) for v in values}) == 1:
-        return f"{what}: {values[0]['series']} {significant(values[0]['value'], 4)} {unit} throughout.{most}"
-    lowest = " Lines down reach the lowest seen." if any(v["low"] != v["value"] for v in values) else ""
+    limits = dict.fromkeys(
+        f"{reading.series} {row.record.counters[reading.limit]:.0f} {unit}"
+        for reading, row, _ in found
+        if reading.limit and row.record.counters.get(reading.limit) is not None
+    )
+    most = f" At most, says the machine: {', '.join(limits)}." if limits else ""
+    every = [point for *_, point in found]
+    if len(every) > 1 and len({(p.series, p.value, p.low) for p in every}) == 1:
+        return f"{what}: {every[0].series} {significant(every[0].value, 4)} {unit} throughout.{most}"
+    points, together = _thinned(every)
+    lowest = " Lines down reach the lowest seen." if any(p.low != p.value for p in points) else ""
+    if together > 1:
+        lowest = f" Each point is the median of {together} Groups that follow one another, its line from the lowest to "
+        lowest += f"the highest: {MOST_POINTS} points at most."
     title = f"{what} while it was measured"
-    heads = ("since the start (s)", "suite", "problem", "of", unit, "lowest")
     return Chart(
         name,
         title,
-        f"In {unit}, the {shown} of each Group ({len(watched)} of them, in the first process), against the seconds "
-        f"since the Run began.{lowest}{most} The axes do not start at zero.",
-        charts.lines(values, "seconds since the start", f"{what.lower()} ({unit})", zero=False, whole=False),
-        Table(f"{title}: figures", heads, table, frozenset({heads[0], unit, "lowest"}), folded=True),
-    )
+        f"In {unit}, the {shown} of each Group (n {len(watched)} Groups, in the first process; no interval: each was "
+        f"watched once), against the seconds since the Run began.{lowest}{most} The axes do not start at zero.",
+        charts.lines(
+            [_mark(point, unit) for point in points],
+            "seconds since the start", f"{what.lower()} ({unit})", zero=False, whole=False,
+        ),
+        _readings(f"{title}: figures", points, unit),
+    )  # fmt: skip
+
+
+def _point(run: MeasuredRun, group: GroupRows, row: Row, reading: Reading) -> Point | None:
+    counters, at = row.record.counters, _seconds(run, row)
+    value = counters.get(reading.counter)
+    if value is None or at is None:
+        return None
+    least = counters.get(reading.low) if reading.low else None
+    low = value if least is None else least
+    of = f"{group.suite}, {group.problem.label()}"
+    return Point(reading.series, at, value, low, value, of, row.record.cell_id)
 
 
 def _seconds(run: MeasuredRun, row: Row) -> float | None:
@@ -124,6 +147,50 @@ def _seconds(run: MeasuredRun, row: Row) -> float | None:
         return round((now - began).total_seconds(), 1)
     except (TypeError, ValueError):
         return None
+
+
+def _thinned(points: Sequence[Point]) -> tuple[list[Point], int]:
+    """In the order of time at most MOST_POINTS of each series, and how many readings stand behind one of them."""
+    series: dict[str, list[Point]] = {}
+    for point in sorted(points, key=lambda point: point.at):
+        series.setdefault(point.series, []).append(point)
+    together = math.ceil(max(map(len, series.values())) / MOST_POINTS)
+    thinned = [_merged(of[at : at + together]) for of in series.values() for at in range(0, len(of), together)]
+    return thinned, together
+
+
+def _merged(points: Sequence[Point]) -> Point:
+    first, last = points[0], points[-1]
+    if first is last:
+        return first
+    return Point(
+        first.series,
+        median([point.at for point in points]),
+        median([point.value for point in points]),
+        min(point.low for point in points),
+        max(point.high for point in points),
+        f"median of {len(points)} Groups",
+        f"{first.cell_id} to {last.cell_id}",
+    )
+
+
+def _mark(point: Point, unit: str) -> dict[str, Any]:
+    value, low, high = (significant(figure, 4) for figure in (point.value, point.low, point.high))
+    lowest = f" (lowest {low})" if point.low != point.value else ""
+    reach = f" ({low} to {high})" if point.high != point.value else lowest
+    return {
+        "series": point.series, "x": point.at, "value": point.value, "low": point.low, "high": point.high,
+        "about": f"{point.at:.1f} s: {point.series} {value} {unit}{reach}; {point.of}; cell_id {point.cell_id}",
+    }  # fmt: skip
+
+
+def _readings(caption: str, points: Sequence[Point], unit: str) -> Table:
+    heads = ("since the start (s)", "reading", unit, "lowest", "highest", "Group", "cell_id")
+    rows = [
+        (f"{p.at:.1f}", p.series, *(significant(figure, 4) for figure in (p.value, p.low, p.high)), p.of, p.cell_id)
+        for p in points
+    ]
+    return Table(caption, heads, rows, frozenset({heads[0], *heads[2:5]}), folded=True)
 
 
 # ---- energy of one call ------------------------------------------------------------------------------
@@ -141,7 +208,8 @@ def _per_call(run: MeasuredRun, number: int) -> list[Part]:
         for _, rows in counted for row in rows if _joules(row) is None
     )  # fmt: skip
     if reasons:
-        parts.append(Table("Energy that could not be told, and why", ("what",), [(r,) for r in reasons], folded=True))
+        told = [(reason,) for reason in list(reasons)[:MOST_REASONS]]
+        parts.append(Table("Energy that could not be told, and why", ("what",), told, folded=True))
     return parts
 
 
@@ -170,13 +238,15 @@ def _calls(group: GroupRows, rows: Sequence[Row], name: str) -> Chart:
                      f"cell_id {row.record.cell_id}",
         })  # fmt: skip
         table.append((row.record.kernel, *figures, str(found.get("calls")), row.record.cell_id))
+    calls = [row.record.counters[ENERGY].get("calls") or 0 for row, _ in told]
     title = f"Energy of one call: {group.suite}, {group.problem.label()}, {group.device}"
     heads = ("kernel", "energy", "off by at most", "power", "useful work", "calls", "cell_id")
     return Chart(
         name,
         title,
-        f"{unit} a call, less is better, from a window of its own in which calls run back to back. Lines: how far the "
-        f"steps of the driver's counter can put it off; they are no confidence interval.",
+        f"{unit} a call, less is better, from a window of its own in which calls run back to back "
+        f"({n_of(calls)} calls). Lines: how far the steps of the driver's counter can put it off; they are no "
+        f"confidence interval.",
         charts.bars(values, f"energy of one call ({unit})"),
         Table(f"{title}: figures", heads, table, frozenset(heads[1:6]), folded=True),
     )

@@ -1,5 +1,6 @@
 """Page: one fused projection against one matmul per head: bars, and where the better one changes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from andrea_bench.problem import Problem
@@ -12,6 +13,7 @@ from andrea_bench.report.words import interval
 FUSED, PER_HEAD = "fused_qkv", "per_head_loop"
 MOST_BARS = 6
 MOST_MAPS = 8
+MOST_SIZES = 12  # along each side of a map: of more the figures can't be read
 
 
 def fusing(subject: Subject) -> Page:
@@ -62,7 +64,10 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
     values: list[dict[str, Any]] = []
     table = []
     counts = set()
-    for group in groups:
+    groups = [group for group in groups if group.row(FUSED) and group.row(PER_HEAD)]
+    batches, lengths = _spread(g.problem.batch for g in groups), _spread(g.problem.seq_len for g in groups)
+    drawn = [group for group in groups if group.problem.batch in batches and group.problem.seq_len in lengths]
+    for group in drawn:
         fused, per_head = group.row(FUSED), group.row(PER_HEAD)
         paired = ratio(fused, per_head) if fused and per_head else None
         if not paired or not fused or not per_head:
@@ -80,6 +85,8 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
         table.append((str(p.batch), str(p.seq_len), interval(paired), str(paired.n), better, ids))
     if len(values) < 2:
         return None
+    left = len(groups) - len(drawn)
+    cut = f" {left} sizes between are not drawn; the last page has all rows." if left else ""
     setting = f"d{rest.d_model} {rest.n_head}x{rest.head_dim} {rest.dtype} {rest.direction}, {device}"
     title = f"Time of one fused matmul over one per head: {setting}"
     heads = ("batch", "seq_len", "ratio", "pairs", "faster", "cell_ids")
@@ -88,7 +95,15 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
         title,
         f"{FUSED} over {PER_HEAD}, {n_of(counts)} pairs: blue (below 1) fused is faster, orange per "
         f"head, grey the same; "
-        f"= where the 95 % interval holds 1. Colours are even in the logarithm.",
+        f"= where the 95 % interval holds 1. Colours are even in the logarithm.{cut}",
         charts.heat(values, "seq_len (tokens)", "batch", "ratio of times", around_one=True),
         Table(f"{title}: ratios", heads, table, frozenset(heads[:4]), folded=True),
     )
+
+
+def _spread(sizes: Iterable[int]) -> set[int]:
+    """At most MOST_SIZES of the sizes, evenly spread over them, the least and the greatest included."""
+    every = sorted(set(sizes))
+    if len(every) <= MOST_SIZES:
+        return set(every)
+    return {every[round(at * (len(every) - 1) / (MOST_SIZES - 1))] for at in range(MOST_SIZES)}

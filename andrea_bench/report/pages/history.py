@@ -92,7 +92,9 @@ def _chart(name: str, title: str, group: list[dict[str, Any]], found: dict[str, 
             rows.append((short, str(i + 1), commit, day, text))
     more = f"; {len(group) - MOST_LINES} more series are in the last table" if len(group) > MOST_LINES else ""
     return Chart(
-        name, title, f"{unit} over commits in the order of history (1 is the first){more}",
+        name, title,
+        f"{unit} over commits in the order of history (1 is the first): asv's median, lines its 99 % interval; asv's "
+        f"own files hold n. The axes do not start at zero{more}.",
         charts.lines(values, "commit", unit, zero=False),
         Table(f"Values of {title}", ("series", "commit", "hash", "date", "value"), rows, folded=True),
     )  # fmt: skip
