@@ -19,6 +19,8 @@ from hostile import NASTY, hostile_run
 from made_up import FIXTURES, RUN, Change, changed_run
 
 from andrea_bench.cli.main import main
+from andrea_bench.report import html as html_module
+from andrea_bench.report.charts import svg
 from andrea_bench.report.content import Chart, Subject
 from andrea_bench.report.html import embedded, html
 from andrea_bench.report.markdown import MOST_CHARACTERS, markdown
@@ -236,6 +238,26 @@ def test_ten_thousand_records_stay_small_and_markdown_fits(tmp_path: Path) -> No
     assert len(text.encode()) < 5_000_000
     assert f'"count":{10_000 // len(timed) * len(timed)}' in text
     assert len(markdown(made_pages, "large", {})) < MOST_CHARACTERS
+
+
+def test_pictures_beyond_the_room_are_left_out_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_pages = made(RUN)
+    charts = [part for page in made_pages for part in page.parts if isinstance(part, Chart)]
+    whole = html(made_pages, "x")
+    assert "no room for this chart" not in whole and whole.count("<figure") == whole.count('role="group"') == len(
+        charts
+    )
+    room = sum(len(svg(chart.picture)) for chart in charts[:3]) + 500
+    monkeypatch.setattr(html_module, "MOST_BYTES", 0)
+    monkeypatch.setattr(html_module, "PICTURE_BYTES", room)
+    text = html(made_pages, "x")
+    drawn = text.count('role="group"')
+    assert 3 <= drawn < len(charts) and text.count("There is no room for this chart here") == len(charts) - drawn
+    assert all(f'<svg role="group" aria-label="{chart.title}"' in text for chart in charts[:3])
+    # Their figures stay, and where the file has room for all, all are drawn.
+    assert all(f'id="{chart.name}-data"' in text for chart in charts)
+    monkeypatch.setattr(html_module, "MOST_BYTES", len(whole.encode()) + 10_000)
+    assert html(made_pages, "x").count('role="group"') == len(charts)
 
 
 def test_pictures_are_linked_from_markdown_beside_them(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ and can be used, the Markdown fits, and what is not drawn is said."""
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from browser import Browser, chromium
 from made_up import RUN, changed_run, on_h200
 
+from andrea_bench.report.charts import svg
 from andrea_bench.report.content import AllRows, Chart, Page, Subject, Table
 from andrea_bench.report.html import html
 from andrea_bench.report.markdown import MOST_CHARACTERS, markdown
 from andrea_bench.report.pages import pages
-from andrea_bench.report.pages.alignment import MOST_CLIFFS, MOST_COSTS, MOST_POINTS
+from andrea_bench.report.pages.alignment import MOST_CLIFFS, MOST_COSTS, MOST_NOTES, MOST_POINTS
 from andrea_bench.report.pages.energy import MOST_POINTS as MOST_READINGS
 from andrea_bench.report.pages.fusing import MOST_SIZES
 from andrea_bench.report.subject import read_runs
@@ -117,6 +119,10 @@ def test_costs_cliffs_and_lines_of_widths_are_cut_and_it_is_said(made: list[Page
     lines = [p for p in parts if isinstance(p, Chart)]
     assert 0 < sum(len(chart.data.rows) for chart in lines) <= MOST_POINTS
     assert f"{len(lines)} of 10 settings are drawn; the rows of all are on the last page." in said
+    # The dearest cliffs of a chart carry a note, no more than there is room for.
+    for chart in lines:
+        noted = re.findall(r">(\d+): \+(\d+) %</text>", svg(chart.picture))
+        assert len(noted) == MOST_NOTES and min(int(percent) for _, percent in noted) > 100
     # A line is drawn whole.
     assert {len(chart.data.rows) % 250 for chart in lines} == {0}
 

@@ -20,6 +20,7 @@ MOST_POINTS = 1000
 MOST_COSTS = 300
 MOST_CLIFFS = 20
 OPEN_COSTS = 24  # rows; a longer table is folded
+MOST_NOTES = 10  # in a chart: more would tower over it
 Widths = dict[tuple[str, int, str, str], int]  # by kernel, head_dim, dtype and direction
 
 
@@ -142,7 +143,7 @@ def _chart(
     if not steps:  # no kernel here tells
         heads, table = (*heads[:6], heads[7]), [(*line[:6], line[7]) for line in table]
     behind = " Grey steps behind the lines: how wide the kernel computes, on the axis to the right." if steps else ""
-    named = " Cliffs carry what the width costs beside its aligned neighbour." if notes else ""
+    named = " The dearest cliffs carry what the width costs beside its aligned neighbour." if notes else ""
     more = f" {counted(cut, 'more point')} are not drawn; the last page has all rows." if cut else ""
     return Chart(
         name,
@@ -155,10 +156,12 @@ def _chart(
 
 
 def _notes(found: list[Misalignment], drawn: set[str]) -> dict[str, str]:
-    """What is written beside the point of a cliff, by cell_id: of each width the dearest alone."""
+    """What is written beside the point of a cliff, by cell_id: of each width the dearest alone, of many widths the
+    dearest ones."""
     cliffs = [m for m in found if _is_cliff(m) and m.row.record.cell_id in drawn]
     dearest = {m.width: m for m in sorted(cliffs, key=lambda m: m.cost)}
-    return {m.row.record.cell_id: f"{m.width}: {_change(m)}" for m in dearest.values()}
+    noted = sorted(dearest.values(), key=lambda m: m.cost)[-MOST_NOTES:]
+    return {m.row.record.cell_id: f"{m.width}: {_change(m)}" for m in noted}
 
 
 def _costs(found: list[Misalignment]) -> Table:
