@@ -157,6 +157,12 @@ def test_backward_compiles_where_three_parts_need_most() -> None:
         assert min(loads(facts), default=16) >= 4, (facts.kernel, facts.gpu)
 
 
+def test_backward_on_10_0_spills_nothing_beyond_128_either() -> None:
+    for facts in compiled("triton_exact", (176, 256), ["b200"], direction="backward"):
+        where = f"{facts.kernel} at {facts.problem.head_dim}"  # type: ignore[union-attr]
+        assert (facts.status, facts.spill_store_bytes) == ("ok", 0), where
+
+
 @pytest.mark.parametrize("dtype", ["float32", "tf32"])
 def test_float32_compiles(dtype: str) -> None:
     (facts,) = compiled("triton_exact", (40,), ["rtx_4090"], dtype=dtype)

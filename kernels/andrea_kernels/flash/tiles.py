@@ -124,11 +124,12 @@ TABLE: dict[Key, Tile] = {
     (100, 96, "dkv"): Tile(64, 128, 8, 2),
     (100, 112, "dkv"): Tile(32, 128, 8, 2),  # three parts: 64 x 128 needs more tensor memory than there is
     (100, 128, "dkv"): Tile(64, 128, 8, 2),
-    (100, 256, "dkv"): Tile(64, 64, 4, 1),
+    (100, 256, "dkv"): Tile(64, 64, 8, 1),  # 4 warps spill up to 600 bytes, larger tiles do not fit
     (100, 96, "dq"): Tile(128, 64, 8, 2),
     (100, 112, "dq"): Tile(128, 32, 8, 2),  # as in dkv
     (100, 128, "dq"): Tile(128, 64, 8, 2),
-    (100, 256, "dq"): Tile(64, 64, 4, 1),
+    (100, 224, "dq"): Tile(64, 64, 4, 1),  # 128 x 64 needs more tensor memory in three parts (168, 176, 200 to 224)
+    (100, 256, "dq"): Tile(128, 64, 8, 1),  # 64 x 64 spills 208 bytes
     (120, 64, "dkv"): Tile(64, 128, 8, 2),
     (120, 96, "dkv"): Tile(32, 128, 8, 2),
     (120, 112, "dkv"): Tile(32, 64, 4, 2),
