@@ -133,6 +133,16 @@ def _known_schema(document: T, where: str) -> T:
     return document
 
 
+def _plain(value: Any) -> Any:
+    """A scalar of numpy or torch as a number of Python's."""
+    if callable(item := getattr(value, "item", None)):
+        return item()
+    raise NotImplementedError(f"a Record holds a {type(value).__name__}")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
+
+
 def write_whole(file: Path, content: bytes) -> None:
     """Replace `file` by `content` or leave it as it was: written beside it, synced, then renamed.
 
@@ -199,7 +209,7 @@ class RunWriter:
     def append(self, records: Iterable[Record]) -> None:
         """Append a Group's records and sync them; all of them or, where the disk is full, none."""
         file = self.folder / RECORDS
-        content = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+        content = b"".join(_ENCODER.encode(record) + b"\n" for record in records)
         try:
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
@@ -220,7 +230,7 @@ class RunWriter:
 
     def keep_only(self, records: list[Record]) -> None:
         """Rewrite the records as `records` (the whole groups of a Run that was cut off within one)."""
-        write_whole(self.folder / RECORDS, b"".join(msgspec.json.encode(r) + b"\n" for r in records))
+        write_whole(self.folder / RECORDS, b"".join(_ENCODER.encode(r) + b"\n" for r in records))
 
     def close(self) -> None:
         os.close(self._lock)

@@ -178,6 +178,18 @@ def test_a_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", mounted], check=True)
 
 
+def test_scalars_of_other_libraries_are_stored_as_numbers(tmp_path: Path) -> None:
+    numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    samples = [numpy.float32(1.5), numpy.float64(2.5), torch.tensor(3.5)]
+    record = msgspec.structs.replace(make_record("a"), samples_us=samples, flops=numpy.int64(7))
+    with RunWriter.create(tmp_path / "run", RunHead(started_at=NOW)) as writer:
+        writer.append([record])
+        with pytest.raises(NotImplementedError, match="a Record holds a object"):
+            writer.append([msgspec.structs.replace(record, samples_us=[object()])])
+    (stored,) = read_run(tmp_path / "run").records
+    assert stored.samples_us == [1.5, 2.5, 3.5] and stored.flops == 7
+
+
 def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")

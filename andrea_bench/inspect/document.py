@@ -1,5 +1,6 @@
 """Facts as they are written and read: `inspect --json`, `--save` and `--check`."""
 
+import codecs
 import os
 import tempfile
 from pathlib import Path
@@ -62,7 +63,7 @@ def _where_changed(path: Path, facts: list[Facts]) -> list[Facts]:
 def read_facts(path: Path) -> FactsDocument:
     """Raises BadInput, naming the file, for what is missing, no JSON, no Facts, or of a newer schema."""
     try:
-        content = path.read_bytes()
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise BadInput(f"{path}: can't be read: {error.strerror}") from error
     try:

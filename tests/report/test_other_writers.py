@@ -55,10 +55,11 @@ def test_claims_with_a_byte_order_mark_are_read(mark: bytes, ends: bytes, tmp_pa
     assert main(["report", "--claims", str(stored), "--markdown", str(file)]) == 0
 
 
-def test_facts_with_line_ends_of_windows_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+def test_facts_with_line_ends_of_windows_are_read(mark: bytes, tmp_path: Path) -> None:
     stored, files = tmp_path / "facts.json", [tmp_path / "a.md", tmp_path / "b.md"]
     content = (FIXTURES / "facts_small.json").read_bytes()
-    stored.write_bytes(content.replace(LF, CRLF))
+    stored.write_bytes(mark + content.replace(LF, CRLF))
     for facts, file in zip((FIXTURES / "facts_small.json", stored), files, strict=True):
         assert main(["report", "--facts", str(facts), "--markdown", str(file)]) == 0
     plain, marked = (file.read_text(encoding="utf-8").partition("## Commands")[0] for file in files)
