@@ -63,7 +63,7 @@ def computed_width(head_dim: int, *, padded: bool = False) -> int:
 # tiles tie).
 TABLE: dict[Key, Tile] = {
     # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
-    (80, 16, "forward"): Tile(128, 128, 8, 3),
+    (80, 16, "forward"): Tile(128, 128, 8, 2),  # three stages spill at head_dim 8
     (80, 32, "forward"): Tile(128, 64, 4, 3),
     (80, 96, "forward"): Tile(128, 32, 4, 3),
     (80, 112, "forward"): Tile(64, 32, 4, 1),  # three parts; all others spill 8 bytes or more at head_dim 104
