@@ -56,11 +56,8 @@ def rows_to_test() -> list[tuple[int, int]]:
 def test_the_table_s_tile_is_within_ten_percent_of_the_best(architecture: int, width: int) -> None:
     pytest.importorskip("triton", reason="the package triton is not installed")
     chosen = tiles.TABLE[architecture, width, "forward"]
-    measured = architecture in tile_rows.MEASURED
 
     def keep(launch: TritonLaunch) -> bool:
-        if measured:
-            return tile_rows.reads_like(chosen)(launch)
         # One stage is for the smallest tile alone, where nothing else is clean: all others must be seen to spill.
         return bool(ASKED) or chosen.stages in (1, launch.num_stages)
 
@@ -69,7 +66,7 @@ def test_the_table_s_tile_is_within_ten_percent_of_the_best(architecture: int, w
     assert row.least is not None
     if width <= 128:
         assert (row.spill_bytes, row.width_spill_bytes) == (0, 0), row
-    if not measured:
+    if architecture not in tile_rows.MEASURED:
         assert row.bound <= WITHIN * row.least, row
 
 
@@ -84,7 +81,9 @@ def test_every_row_is_one_of_the_tiles_that_a_search_looks_at() -> None:
 
 
 def test_a_search_of_the_rows_stays_small() -> None:
-    searched = [len(tiles.candidates("forward", a)) for a, _ in tile_rows.FORWARD_ROWS if a not in tile_rows.MEASURED]
+    # A row's own at its width, and those that read as it does.
+    searched = [1 + len({t._replace(descriptors=False) for t in tiles.candidates("forward", a)})
+                for a, _ in tile_rows.FORWARD_ROWS]  # fmt: skip
     assert sum(searched) <= 500
 
 

@@ -1,12 +1,13 @@
 """Every forward row of the tile table beside the search that its rows come from, as a table in Markdown:
 
-    python tests/kernels/tile_rows.py            # all rows: 580 kernels or so to compile
+    python tests/kernels/tile_rows.py            # all rows: 450 kernels or so to compile
     python tests/kernels/tile_rows.py 89 120     # those of some architectures, for the rest another day
 
-The search compiles all tiles of `tiles.candidates` for bfloat16, causal, at the head_dim 8 below the row's width. That
+The search compiles the tiles of `tiles.candidates` for bfloat16, causal, at the head_dim 8 below the row's width. That
 is the hardest that has this width: as much is computed, and loads and stores of its last part, half used, need a mask.
-At the width itself the row's own tile is compiled alone, to see that it spills nothing there either. Rows of 9.0 are
-measured: beside them stand the tiles alone that read as theirs do, by descriptors or by pointers.
+At the width itself the row's own tile is compiled alone, to see that it spills nothing there either. Searched are the
+tiles that read as the row's does, by pointers or by descriptors: what a descriptor costs, which each block first writes
+to memory, no bound knows, so that only rows that are measured (9.0) have them.
 
 A row takes a minute or more the first time; what has been compiled is kept (andrea_bench/inspect/cache.py)."""
 
@@ -82,7 +83,11 @@ def row_beside_search(architecture: int, width: int, keep: Callable[[TritonLaunc
     options = Options(cache=AnalysisCache())
     chosen, gpu = tiles.TABLE[architecture, width, "forward"], GPUS[architecture]
     problem = Problem(n_head=12, head_dim=width - 8, seq_len=4096, dtype="bfloat16")
-    tried = search(KERNEL, problem, gpu, keep=keep, options=options)
+
+    def kept(launch: TritonLaunch) -> bool:
+        return launch.constexprs["DESCRIPTORS"] == chosen.descriptors and keep(launch)
+
+    tried = search(KERNEL, problem, gpu, keep=kept, options=options)
     fitting = [one for one in tried if one.bound is not None]
     least_spill = min((one.spill_bytes or 0 for one in fitting), default=0)
     clean = [one for one in fitting if one.spill_bytes == least_spill]
@@ -114,21 +119,11 @@ def spilled(facts: Facts) -> int | None:
     return facts.spill_store_bytes + facts.spill_load_bytes
 
 
-def reads_like(tile: tiles.Tile) -> Callable[[TritonLaunch], bool]:
-    """Keeps the launches that read as `tile` does, by descriptors or by pointers."""
-    return lambda launch: launch.constexprs["DESCRIPTORS"] == tile.descriptors
-
-
 def main(wanted: list[int]) -> None:
     print(HEAD, flush=True)
     for architecture, width in FORWARD_ROWS:
-        if architecture not in wanted:
-            continue
-        if architecture in MEASURED:  # half of the search, as it decides nothing there
-            print(row_beside_search(architecture, width, reads_like(tiles.TABLE[architecture, width, "forward"])))
-        else:
-            print(row_beside_search(architecture, width))
-        sys.stdout.flush()
+        if architecture in wanted:
+            print(row_beside_search(architecture, width), flush=True)
 
 
 if __name__ == "__main__":

@@ -57,10 +57,11 @@ def computed_width(head_dim: int, *, padded: bool = False) -> int:
 # and without. What was measured stands beside the row in TFLOP/s, causal first, by the project's FLOP count (dkv and
 # dq: of their own products).
 # All other rows are compiled, by `python -m andrea_bench.inspect.tile_search triton_exact` for bfloat16, causal, 4096
-# long, of the tiles that `candidates` gives: of those without spills and within 10 % of the least bound the one with 8
-# warps on an SM or more, then the largest. `python tests/kernels/tile_rows.py` prints forward rows beside that search.
-# Units that bind: exp (to width 64 on 10.0), shared memory (wider there, and 8.0), tensor cores (8.6, 8.9, 12.0: all
-# tiles tie).
+# long, of the tiles that `candidates` gives without descriptors: of those without spills and within 10 % of the least
+# bound the one with 8 warps on an SM or more, then the largest. `python tests/kernels/tile_rows.py` prints forward rows
+# beside that search. Units that bind: exp (to width 64 on 10.0), shared memory (wider there, and 8.0), tensor cores
+# (8.6, 8.9, 12.0: all tiles tie). By descriptors the bound is lower on 10.0 (at head_dim 120: 65 clocks of an SM for
+# 1024 pairs, 105 by pointers); what writing them costs it does not know, so that awaits a measurement.
 TABLE: dict[Key, Tile] = {
     # 8.0: 4 warps of 32 rows read a key tile from shared memory half as often as 8 of 16; where that spills, 8.
     (80, 16, "forward"): Tile(128, 128, 8, 2),  # three stages spill at head_dim 8
