@@ -38,9 +38,9 @@ def test_where_all_spill_the_least_is_taken() -> None:
     assert [t.row for t in _ranked([tried("a", 10.0, spill=64), tried("b", 90.0, spill=8)])] == ["b", "a"]
 
 
-# Compiling every row takes half an hour, so `make test` looks at four, and with TILE_ROWS=all, or TILE_ROWS=80,100 for
-# the rows of some architectures, at more. `python tests/kernels/tile_rows.py` prints them. (HEAD_DIMS does the same for
-# the head_dims of test_attention_compiled.py.)
+# All rows are some 450 kernels to compile, so `make test` looks at four, and with TILE_ROWS=all, or TILE_ROWS=80,100
+# for the rows of some architectures, at more. `python tests/kernels/tile_rows.py` prints them. (HEAD_DIMS does the same
+# for the head_dims of test_attention_compiled.py.)
 QUICK = [(80, 32), (80, 112), (89, 128), (120, 48)]
 ASKED = os.environ.get("TILE_ROWS", "")
 

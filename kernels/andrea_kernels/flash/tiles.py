@@ -94,7 +94,7 @@ TABLE: dict[Key, Tile] = {
     # 12.0: as 8.9, but its assembler needs more registers.
     (120, 48, "forward"): Tile(128, 128, 8, 2),
     (120, 96, "forward"): Tile(128, 64, 8, 2),
-    (120, 112, "forward"): Tile(64, 32, 4, 1),  # by pointers no other is clean: two stages spill 16 bytes
+    (120, 112, "forward"): Tile(64, 32, 4, 1),  # two stages spill 16 bytes, three 36 without a mask
     (120, 128, "forward"): Tile(128, 64, 8, 2),
     (120, 256, "forward"): Tile(64, 32, 4, 2),
     # Backward: dkv holds two accumulators of block_n rows, dq one of block_m, and each two tiles of its own.
