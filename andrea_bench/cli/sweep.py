@@ -234,6 +234,8 @@ def _autotune(plan: Any, as_json: bool) -> int:
     for trial in autotune(plan, make_clock(plan.protocol.timing_mode, plan.protocol.cache, plan.device), capability):
         trials.append(trial)
         note(f"{trial.kernel} {trial.problem.label()} {trial.row}: {trial.reason or duration(trial.median_us)}")
+    if not trials:
+        note("--autotune: no kernel of this plan has tiles to try for its Problems; attention has some in 16-bit types")
     found = best(trials)
     if as_json:
         print_json({"compute_capability": capability, "trials": trials, "best": found})

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from andrea_bench import Problem
+from andrea_bench.cli.main import main
 from andrea_bench.errors import EnvironmentUnfit
 from andrea_bench.kernel import Candidate, Kernel, Work
 from andrea_bench.measure.autotune import autotune, best, compute_capability
@@ -73,3 +74,11 @@ def test_the_fastest_right_candidate_is_named() -> None:
 def test_without_a_gpu_it_says_so() -> None:
     with pytest.raises(EnvironmentUnfit, match="there is none here"):
         compute_capability("cpu")
+
+
+def test_a_plan_without_tiles_to_try_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("andrea_bench.measure.autotune.compute_capability", lambda device: "9.0")
+    assert main(["sweep", "output", "-a", "n_head=2", "-a", "head_dim=16", "--device", "cpu", "--autotune"]) == 4
+    assert "no kernel of this plan has tiles to try" in capsys.readouterr().err
