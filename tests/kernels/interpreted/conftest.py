@@ -7,8 +7,9 @@ allocates with NaN.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ RUNS_HERE = INTERPRETED or torch.cuda.is_available()
 TIMEOUT_ON_A_GPU_S = 1500
 if not INTERPRETED:  # what cuBLAS asks of a process that wants torch's deterministic algorithms; read at its start
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+Block = tuple[int, int, int]
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -61,16 +64,65 @@ def plain_attention_of_torch() -> Iterator[None]:
 
 
 @pytest.fixture
-def zeros_far_apart(device: str) -> Iterator[Callable[[int], Tensor]]:
-    """So many float16 zeros, billions of them; on a CPU only the pages that are written to exist."""
+def room_for(device: str) -> Callable[[int], None]:
+    """Skips the test where so many bytes can't be had. On a CPU they needn't be free, only promised: pages that
+    nobody writes to don't exist."""
 
-    def make(elements: int) -> Tensor:
+    def check(size_bytes: int) -> None:
         if device == "cpu":
-            return torch.from_numpy(np.zeros(elements, dtype=np.float16))
-        if torch.cuda.mem_get_info()[0] < 3 * 2 * elements:
-            pytest.skip(f"needs {6 * elements / 2**30:.0f} GiB of free GPU memory")
-        return torch.zeros(elements, dtype=torch.float16, device=device)
+            room, what = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "of memory"
+        else:
+            room, what = torch.cuda.mem_get_info()[0], "of free GPU memory"
+        if room < size_bytes:
+            pytest.skip(f"needs {size_bytes / 2**30:.0f} GiB {what}")
+
+    return check
+
+
+@pytest.fixture
+def zeros_far_apart(device: str, room_for: Callable[[int], None]) -> Iterator[Callable[..., Tensor]]:
+    """So many zeros, float16 unless said otherwise, billions of them; on a CPU only the pages that are written to
+    exist."""
+
+    def make(elements: int, dtype: torch.dtype = torch.float16) -> Tensor:
+        if device == "cpu":
+            room_for(elements * dtype.itemsize)
+            return torch.from_numpy(np.zeros(elements, dtype=np.dtype(str(dtype)[6:])))
+        room_for(3 * elements * dtype.itemsize)
+        return torch.zeros(elements, dtype=dtype, device=device)
 
     yield make
     if device != "cpu":
         torch.cuda.empty_cache()
+
+
+@pytest.fixture
+def only_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """only_blocks(choose): from here on each launch in the interpreter runs those blocks alone that `choose` picks of
+    its grid, by default the last one: all of them would take hours. What torch allocates is not filled: it may be
+    billions of elements. A GPU runs all blocks."""
+
+    def last(grid: Block) -> list[Block]:
+        return [(grid[0] - 1, grid[1] - 1, grid[2] - 1)]
+
+    def install(choose: Callable[[Block], Iterable[Block]] = last) -> None:
+        monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+        if not INTERPRETED:
+            return
+        from triton.runtime import interpreter
+
+        builder, run_all = interpreter.interpreter_builder, interpreter.GridExecutor.__call__
+
+        def run(executor: Any, *arguments: Any, **options: Any) -> None:
+            grid = (*executor.grid, 1, 1)[:3]
+            for block in choose(grid):
+                executor.grid = (1, 1, 1)  # what its loops go over
+                monkeypatch.setattr(builder, "set_grid_dim", lambda *_: type(builder).set_grid_dim(builder, *grid))
+                monkeypatch.setattr(
+                    builder, "set_grid_idx", lambda *_, at=block: type(builder).set_grid_idx(builder, *at)
+                )
+                run_all(executor, *arguments, **options)
+
+        monkeypatch.setattr(interpreter.GridExecutor, "__call__", run)
+
+    return install

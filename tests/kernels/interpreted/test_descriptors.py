@@ -1,16 +1,13 @@
 """Loops that read by tensor descriptors give bit for bit what loops that read by pointers give."""
 
-from contextlib import ExitStack
-
 import pytest
 import torch
 from andrea_kernels import attention
 from andrea_kernels.flash import launch, tiles
 from andrea_kernels.flash.function import describe
 from andrea_kernels.flash.tiles import Tile
+from attention_criterion import NEEDS_DESCRIPTORS, every_launch_with
 from torch import Tensor
-
-DIRECTIONS = ("forward", "dq", "dkv")
 
 
 def tensors(device: str, dtype: torch.dtype, head_dim: int, seq_len: int, kv_len: int) -> list[Tensor]:
@@ -24,21 +21,14 @@ def tensors(device: str, dtype: torch.dtype, head_dim: int, seq_len: int, kv_len
 def answers(given: list[Tensor], *, causal: bool, descriptors: bool) -> list[Tensor]:
     """out, dq, dk and dv, all three launches with or without descriptors."""
     q, k, v = (tensor.detach().requires_grad_() for tensor in given[:3])
-    with ExitStack() as stack:
-        for direction in DIRECTIONS:
-            stack.enter_context(tiles.trying(direction, Tile(64, 32, 4, 2, descriptors)))
+    with every_launch_with(Tile(64, 32, 4, 2, descriptors)):
         out = attention(q, k, v, causal=causal)
         return [out.detach(), *torch.autograd.grad(out, (q, k, v), given[3])]
 
 
-def skip_where_there_is_no_unit_for_it(device: str) -> None:
-    if device == "cuda" and torch.cuda.get_device_capability()[0] < 9:
-        pytest.skip("tensor descriptors are copied by a unit that compute capability 9.0 brought")
-
-
+@NEEDS_DESCRIPTORS
 @pytest.mark.parametrize(("head_dim", "dtype"), [(16, torch.float16), (72, torch.bfloat16), (112, torch.float16)])
 def test_descriptors_change_nothing(device: str, head_dim: int, dtype: torch.dtype) -> None:
-    skip_where_there_is_no_unit_for_it(device)
     for seq_len, kv_len, causal in ((70, 70, True), (33, 40, True), (40, 33, False)):
         given = tensors(device, dtype, head_dim, seq_len, kv_len)
         by_descriptors = answers(given, causal=causal, descriptors=True)
@@ -47,8 +37,8 @@ def test_descriptors_change_nothing(device: str, head_dim: int, dtype: torch.dty
         assert not by_pointers[0].isnan().any()
 
 
+@NEEDS_DESCRIPTORS
 def test_no_keys_and_no_sequences(device: str) -> None:
-    skip_where_there_is_no_unit_for_it(device)
     given = tensors(device, torch.float16, 64, 5, 0)
     assert all((answer == 0).all() for answer in answers(given, causal=False, descriptors=True))
 

@@ -2,13 +2,16 @@
 beyond 2^31 and tolerances. Kernels and checks are those of a sweep: the float64 reference, twice torch's own error."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from andrea_kernels import attention, output_projection, qkv_projection
+from andrea_kernels.flash.tiles import Tile
 from andrea_kernels.heads import packed_views
 from andrea_kernels.triton_decode import decode_attention
+from attention_criterion import NEEDS_DESCRIPTORS, by_torch, cancelled, every_launch_with, with_gradients
 from torch import Tensor
 
 from andrea_bench.kernel import Kernel, find_kernel, kernels
@@ -21,6 +24,7 @@ from andrea_bench.problem import Problem
 TRITON_KERNELS = [kernel for kernel in kernels() if kernel.modules == ("torch", "triton")]
 DTYPES = ("float16", "bfloat16", "float32")
 SEEDS = 200
+GRADIENT_SEEDS = 25  # fewer, as the interpreter takes four launches for each
 
 
 def identify(kernel: Kernel) -> str:
@@ -150,13 +154,19 @@ def test_attention_of_rows_beyond_31_bits(rows_of_a_fused_projection: Tensor, at
     assert torch.equal(attend(far, far, far, causal=True), attend(near, near, near, causal=True))
 
 
-def test_gradients_of_rows_beyond_31_bits(rows_of_a_fused_projection: Tensor) -> None:
-    far = [rows_of_a_fused_projection.detach().requires_grad_() for _ in range(3)]
-    near = [rows_of_a_fused_projection.contiguous().requires_grad_() for _ in range(3)]
-    upstream = rows_of_a_fused_projection  # as far apart itself
-    mine = torch.autograd.grad(attention(*far, causal=True), far, upstream)
-    right = torch.autograd.grad(attention(*near, causal=True), near, upstream.contiguous())
-    assert all(torch.equal(one, same) for one, same in zip(mine, right, strict=True))
+@pytest.mark.parametrize(
+    "descriptors",
+    [False, pytest.param(True, marks=NEEDS_DESCRIPTORS)],
+    ids=["pointers", "descriptors"],
+)
+def test_gradients_of_rows_beyond_31_bits(rows_of_a_fused_projection: Tensor, descriptors: bool) -> None:
+    far, near = rows_of_a_fused_projection, rows_of_a_fused_projection.contiguous()  # the upstream gradient too
+
+    def results(rows: Tensor) -> list[Tensor]:
+        return with_gradients(partial(attention, causal=True), (rows, rows, rows), rows)
+
+    with every_launch_with(Tile(64, 32, 4, 2, descriptors)):
+        assert all(torch.equal(one, same) for one, same in zip(results(far), results(near), strict=True))
 
 
 @pytest.mark.parametrize("name", ["triton_fused_qkv", "triton_per_head_projection", "triton_output_projection"])
@@ -178,25 +188,48 @@ def test_projections_of_rows_beyond_31_bits(rows_of_a_fused_projection: Tensor, 
 
 
 # ---- the criterion --------------------------------------------------------------------------------------------
-Compared = tuple[Tensor, Tensor, Tensor, Tensor]  # a kernel's result, plain torch's, float64's, and a floor of its own
+# A kernel's result, plain torch's, float64's, and a floor of its own
+Compared = tuple[Tensor, Tensor, Tensor, Tensor | float]
 
 
 def errors(result: Tensor, right: Tensor) -> Tensor:
-    """relative_error of each sample, (SEEDS,)."""
+    """relative_error of each sample, (seeds,)."""
     difference = (result.double() - right).abs()
     return difference.flatten(1).amax(1) / right.abs().flatten(1).amax(1)
 
 
-def of_attention(q: Tensor, k: Tensor, v: Tensor, attend: Callable[..., Tensor] = attention) -> Compared:
-    right = reference.attention(q, k, v, causal=False)
+def samples(seeds: int, size: float, dtype: str, device: str, *, tensors: int) -> list[Tensor]:
+    """So many normal tensors (seeds, heads, positions, head_dim), each of the batch a sample of its own."""
+    generator = torch.Generator().manual_seed(5)
+    shape = (seeds, 1, 12, 16)
+    return [(torch.randn(shape, generator=generator) * size).to(device, getattr(torch, dtype)) for _ in range(tensors)]
+
+
+def assert_only_what_is_right_passes(compared: Compared, name: str = "out") -> None:
+    mine, plain, right, floor = compared
+    allowed = 2 * errors(plain, right) + FLOOR_EPSILONS * torch.finfo(plain.dtype).eps + floor
+    assert (errors(mine, right) <= allowed).all(), name
+    wrong = mine.clone()
+    wrong[..., 15] = mine[..., 14]
+    assert (errors(wrong, right) > allowed).all(), name
+
+
+def of_attention(
+    q: Tensor, k: Tensor, v: Tensor, attend: Callable[..., Tensor] = attention, *, causal: bool = False
+) -> Compared:
+    right = reference.attention(q, k, v, causal=causal)
     # A score is known to a float32 epsilon of its size, and a weight errs by as much as its score.
     scores = (q.double() @ k.double().mT).abs().flatten(1).amax(1) * q.shape[-1] ** -0.5
     floor = torch.finfo(torch.float32).eps * scores
-    return attend(q, k, v), torch.nn.functional.scaled_dot_product_attention(q, k, v), right, floor
+    return attend(q, k, v, causal=causal), by_torch(q, k, v, causal=causal), right, floor
 
 
-def of_decode(q: Tensor, k: Tensor, v: Tensor) -> Compared:
-    return of_attention(q, k, v, lambda *t: decode_attention(*t, splits=1))
+def of_causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Compared:
+    return of_attention(q, k, v, causal=True)
+
+
+def of_causal_decode(q: Tensor, k: Tensor, v: Tensor) -> Compared:
+    return of_attention(q, k, v, partial(decode_attention, splits=1), causal=True)
 
 
 def of_projection(q: Tensor, k: Tensor, v: Tensor) -> Compared:
@@ -214,16 +247,31 @@ def of_output_projection(q: Tensor, k: Tensor, v: Tensor) -> Compared:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1.0, 30.0])
-@pytest.mark.parametrize("made", [of_attention, of_decode, of_projection, of_output_projection])
+@pytest.mark.parametrize(
+    "made", [of_attention, of_causal_attention, of_causal_decode, of_projection, of_output_projection]
+)
 def test_no_seed_fails_a_right_kernel_and_none_passes_a_wrong_column(
     device: str, made: Callable[..., Compared], size: float, dtype: str
 ) -> None:
-    generator = torch.Generator().manual_seed(5)
-    shape = (SEEDS, 1, 12, 16)  # (batch, heads, positions, head_dim), each of the batch a sample of its own
-    q, k, v = ((torch.randn(shape, generator=generator) * size).to(device, getattr(torch, dtype)) for _ in range(3))
-    mine, plain, right, floor = made(q, k, v)
-    allowed = 2 * errors(plain, right) + FLOOR_EPSILONS * torch.finfo(q.dtype).eps + floor
-    assert (errors(mine, right) <= allowed).all()
-    wrong = mine.clone()
-    wrong[..., 15] = mine[..., 14]
-    assert (errors(wrong, right) > allowed).all()
+    assert_only_what_is_right_passes(made(*samples(SEEDS, size, dtype, device, tensors=3)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1.0, 30.0])
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_seed_fails_right_gradients_and_none_passes_a_wrong_column(
+    device: str, causal: bool, size: float, dtype: str
+) -> None:
+    q, k, v, upstream = samples(GRADIENT_SEEDS, size, dtype, device, tensors=4)
+    # The same weights at each size. Else one key has all the weight at 30, and dq and dk are what is left of nothing:
+    # test_large_magnitudes_do_not_overflow has those.
+    options = {"causal": causal, "scale": 0.25 / size**2}
+    wide = tuple(tensor.double() for tensor in (q, k, v))
+    mine = with_gradients(partial(attention, **options), (q, k, v), upstream)
+    plain = with_gradients(partial(by_torch, **options), (q, k, v), upstream)
+    right = with_gradients(partial(reference.attention, **options), wide, upstream)
+    # delta is a sum of products of the rounded out: an epsilon of what is summed.
+    eps = torch.finfo(q.dtype).eps
+    floors = [0.0, *(eps * ratio for ratio in cancelled((q, k, v), upstream, **options)), 0.0]
+    for name, *results, floor in zip(("out", "dq", "dk", "dv"), mine, plain, right, floors, strict=True):
+        assert_only_what_is_right_passes((*results, floor), name)

@@ -5,6 +5,7 @@ same inputs plus a floor, 4 epsilons of the dtype (measure/check.py says why).""
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -121,23 +122,6 @@ def test_gradients_are_those_of_the_products() -> None:
         assert reference.relative_error(one, true) < 1e-6
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dimension", [0, 1])
-def test_offsets_beyond_31_bits(name: str, dimension: int, zeros_far_apart: Callable[[int], Tensor]) -> None:
-    buffer = zeros_far_apart(2**31 + 64)
-    shape, strides = ((3, 1, 16), (2**30, 16, 1)) if dimension == 0 else ((1, 3, 16), (16, 2**30, 1))
-    x = buffer.as_strided(shape, strides)
-    x.copy_(normal(*shape, dtype=torch.float16))
-    w, sizes = normal(16, 24, dtype=torch.float16, seed=1), {"n_head": 1, "n_kv_head": 1, "head_dim": 8}
-    project = into_heads(name)
-    for mine, same in zip(project(x, w, **sizes), project(x.contiguous(), w, **sizes), strict=True):
-        assert torch.equal(mine, same)
-    heads = buffer.as_strided((1, 3, 1, 16), (16, 2**30, 16, 1))
-    heads.copy_(normal(1, 3, 1, 16, dtype=torch.float16))
-    w_o = normal(48, 8, dtype=torch.float16, seed=1)
-    assert torch.equal(output_projection(heads, w_o), output_projection(heads.contiguous(), w_o))
-
-
 @settings(max_examples=8, deadline=None, database=None, derandomize=True)
 @given(st.data())
 def test_random_sizes(data: st.DataObject) -> None:
@@ -169,17 +153,46 @@ def test_batch_0_gives_nothing() -> None:
     assert output_projection(normal(0, 2, 3, 8), normal(16, 8)).shape == (0, 3, 8)
 
 
-def test_bad_arguments_are_named() -> None:
-    x, w, sizes = normal(1, 2, 8), normal(8, 32), {"n_head": 2, "n_kv_head": 1, "head_dim": 8}
-    with pytest.raises(ValueError, match=r"w_qkv must be .* = \(8, 32\), not \(8, 24\)"):
-        qkv_projection(x, w[:, :24], **sizes)
-    with pytest.raises(ValueError, match="n_kv_head must divide n_head 3, not be 2"):
-        qkv_projection(x, w, n_head=3, n_kv_head=2, head_dim=8)
-    with pytest.raises(ValueError, match="x must have 3 dimensions, not 2"):
-        qkv_projection(x[0], w, **sizes)
-    with pytest.raises(ValueError, match="w_qkv must have the dtype of x, float32, not float16"):
-        qkv_projection(x, w.half(), **sizes)
-    with pytest.raises(ValueError, match="w_qkv must have a last stride of 1, not 8"):
-        qkv_projection(x, normal(32, 8).T, **sizes)
-    with pytest.raises(ValueError, match="w_o must have n_head head_dim = 16 rows, not 8"):
-        output_projection(normal(1, 2, 3, 8), normal(8, 8))
+SIZES = {"n_head": 2, "n_kv_head": 1, "head_dim": 8}
+REFUSED_QKV = [
+    (r"w_qkv must be .* = \(8, 32\), not \(8, 24\)", lambda x, w: (x, w[:, :24], SIZES)),
+    ("n_kv_head must divide n_head 3, not be 2", lambda x, w: (x, w, SIZES | {"n_head": 3, "n_kv_head": 2})),
+    ("n_head must be at least 1, not 0", lambda x, w: (x, w, SIZES | {"n_head": 0})),
+    ("n_kv_head must be at least 1, not 0", lambda x, w: (x, w, SIZES | {"n_kv_head": 0})),
+    ("n_kv_head must be at least 1, not -1", lambda x, w: (x, w, SIZES | {"n_kv_head": -1})),
+    ("head_dim must be at least 1, not 0", lambda x, w: (x, w, SIZES | {"head_dim": 0})),
+    ("x must have 3 dimensions, not 2", lambda x, w: (x[0], w, SIZES)),
+    ("w_qkv must have 2 dimensions, not 3", lambda x, w: (x, w[None], SIZES)),
+    ("x must be float16, bfloat16 or float32, not float64", lambda x, w: (x.double(), w.double(), SIZES)),
+    ("w_qkv must be float16, bfloat16 or float32, not float64", lambda x, w: (x, w.double(), SIZES)),
+    ("w_qkv must have the dtype of x, float32, not float16", lambda x, w: (x, w.half(), SIZES)),
+    ("x must be on .*, not on meta", lambda x, w: (x.to("meta"), w.to("meta"), SIZES)),
+    (f"w_qkv must be on the device of x, {DEVICE}.*, not on meta", lambda x, w: (x, w.to("meta"), SIZES)),
+    ("x must have a last stride of 1, not 2", lambda x, w: (x.repeat_interleave(2, -1)[..., ::2], w, SIZES)),
+    ("w_qkv must have a last stride of 1, not 8", lambda x, w: (x, w.T.contiguous().T, SIZES)),
+]
+
+
+@pytest.mark.parametrize(("message", "change"), REFUSED_QKV, ids=[message for message, _ in REFUSED_QKV])
+def test_what_a_projection_into_heads_refuses(message: str, change: Callable[..., Any]) -> None:
+    x, w, sizes = change(normal(1, 2, 8), normal(8, 32))
+    with pytest.raises(ValueError, match=message):
+        qkv_projection(x, w, **sizes)
+
+
+REFUSED_OUTPUT = [
+    ("w_o must have n_head head_dim = 16 rows, not 8", lambda heads, w: (heads, w[:8])),
+    ("heads must have 4 dimensions, not 3", lambda heads, w: (heads[0], w)),
+    ("heads must be float16, bfloat16 or float32, not float64", lambda heads, w: (heads.double(), w.double())),
+    ("w_o must have the dtype of heads, float32, not float16", lambda heads, w: (heads, w.half())),
+    (f"w_o must be on the device of heads, {DEVICE}.*, not on meta", lambda heads, w: (heads, w.to("meta"))),
+    ("heads must be on .*, not on meta", lambda heads, w: (heads.to("meta"), w.to("meta"))),
+    ("heads must have a last stride of 1, not 3", lambda heads, w: (heads.mT.contiguous().mT, w)),
+]
+
+
+@pytest.mark.parametrize(("message", "change"), REFUSED_OUTPUT, ids=[message for message, _ in REFUSED_OUTPUT])
+def test_what_an_output_projection_refuses(message: str, change: Callable[..., Any]) -> None:
+    heads, w = change(normal(1, 2, 3, 8), normal(16, 8))
+    with pytest.raises(ValueError, match=message):
+        output_projection(heads, w)
