@@ -3,11 +3,15 @@
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# A shell starts what runs in its background with SIGINT ignored, and so would all that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SOURCE = Path(__file__).parent / "hardware" / "libnvidia_ml.c"
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
@@ -79,30 +80,36 @@ class Worker:
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
+        self._ended = False
+        self._starting = threading.Lock()
+        self._reading = threading.RLock()  # held while the process is waited for: only then are its pipes closed
         self._pulse = tempfile.TemporaryFile()  # noqa: SIM115  # as long-lived as the worker
         self._pulse.write(PULSE.pack(0, 0))
         self._pulse.flush()
         self.facts: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Start the process and wait until it has imported torch. Raises EnvironmentUnfit."""
+        """Start the process and wait until it has imported torch. Raises EnvironmentUnfit; Lost after `close`."""
         pulse = self._pulse.fileno()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "andrea_bench.measure.worker", self._device, str(self._threads), str(pulse)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=self._environment,
-            pass_fds=[pulse],
-            start_new_session=True,
-        )
+        with self._starting:
+            if self._ended:
+                raise Lost(0, "error", "no process is started any more")
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "andrea_bench.measure.worker", self._device, str(self._threads), str(pulse)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=self._environment,
+                pass_fds=[pulse],
+                start_new_session=True,
+            )
         self._buffer = b""
         try:
             self.facts = self._next(START_LIMIT_S)
         except Lost as error:
             raise EnvironmentUnfit(f"the measuring process did not start: {error.reason}") from None
         if self.facts["event"] == "unfit":
-            self.close()
+            self._end()
             raise EnvironmentUnfit(self.facts["reason"])
 
     def run(self, task: Task, progress: Progress) -> list[Record]:
@@ -116,14 +123,14 @@ class Worker:
             self._process.stdin.write(msgspec.json.encode(task) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            self.close()
+            self._end()
             return self.run(task, progress)
         while True:
             message = self._next(task.protocol.kernel_limit_s)
             if message["event"] == "at":
                 progress(message["kernel"], message["stage"])
             elif message["event"] == "stop":
-                self.close()
+                self._end()
                 raise KernelStopped(message["reason"])
             else:
                 return msgspec.convert(message["records"], list[Record])
@@ -133,15 +140,17 @@ class Worker:
         assert self._process is not None
         assert self._process.stdout is not None
         last, since = self._read_pulse(), time.monotonic()
-        with selectors.DefaultSelector() as selector:
+        with self._reading, selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(min(1.0, limit_s / 4)):
                     pulse, now = self._read_pulse(), time.monotonic()
+                    if self._ended:
+                        raise Lost(pulse[1], "error", "its process was ended")
                     if pulse != last:
                         last, since = pulse, now
                     elif now - since > limit_s:
-                        self.close()
+                        self._end()
                         raise Lost(pulse[1], "timeout", f"hung: no end after {limit_s:g} s; its process was ended")
                     continue
                 chunk = os.read(self._process.stdout.fileno(), 1 << 20)
@@ -165,7 +174,7 @@ class Worker:
     def _death(self) -> Lost:
         assert self._process is not None
         code, (_, member) = self._process.wait(), self._read_pulse()
-        self.close()
+        self._end()
         if code == -signal.SIGKILL:
             why = "its process was killed (signal 9), as the system does when memory runs out"
             return Lost(member, "out_of_memory", why)
@@ -174,10 +183,22 @@ class Worker:
         return Lost(member, "error", f"its process ended with exit code {code}")
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
+        """End the process, and start none any more. A thread that waits for it finds it lost."""
+        with self._starting:
+            self._ended = True
+        self._end()
+
+    def _end(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        # Whoever reads must see its end first: a pipe that is closed under a selector is waited for in vain.
+        with self._reading:
+            if self._process is not process:
+                return
+            for pipe in (process.stdin, process.stdout):
                 if pipe:
                     try:
                         pipe.close()

@@ -1,12 +1,15 @@
 """A kernel that hangs, dies or is killed takes only itself: real measuring processes."""
 
+import threading
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 from test_group import make_task, stub
 
-from andrea_bench.measure.session import KernelStopped, Session, Worker
+from andrea_bench.errors import EnvironmentUnfit
+from andrea_bench.measure.session import KernelStopped, Lost, Session, Worker
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +54,25 @@ def test_records_are_of_the_schema(session: Session) -> None:
     validator = jsonschema.Draft202012Validator(msgspec.json.decode(schema.read_bytes()))
     for record in session.measure(make_task(stub("good"), stub("broken"), stub("wrong_mask"))):
         validator.validate(msgspec.to_builtins(record))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])  # before its process is there, and while it is waited for
+def test_closing_ends_what_another_thread_waits_for(seconds: float, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(600)\n")
+    worker = Worker("cpu", 1, {"PYTHONPATH": str(tmp_path)})
+    ended: list[str] = []
+
+    def start() -> None:
+        try:
+            worker.start()
+        except (EnvironmentUnfit, Lost) as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    time.sleep(seconds)
+    worker.close()
+    thread.join(timeout=30)
+    assert not thread.is_alive() and len(ended) == 1
+    with pytest.raises(Lost, match="no process is started any more"):
+        worker.run(make_task(stub("good")), lambda kernel, stage: None)
