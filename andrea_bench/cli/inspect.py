@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from andrea_bench.inspect.facts import Facts
     from andrea_bench.inspect.pipeline import Options
     from andrea_bench.inspect.summary import Table
-    from andrea_bench.kernel import Kernel
+    from andrea_bench.kernel import Kernel, TritonLaunch
 
 # Consumer, data-centre and newest boards, one for each kind of matrix instruction.
 DEFAULT_GPUS = ("rtx_4090", "a100_sxm4_80gb", "h200_sxm", "b200", "rtx_5090")
@@ -32,7 +32,9 @@ MOST_SENTENCES = 12
 @click.option("--kernel", "kernels", multiple=True, metavar="NAMES",
               help="Only these kernels (or all of an op, as `attention`); also path.py:function.")  # fmt: skip
 @click.option("--module", metavar="PATH.py:KERNEL", help="A triton.jit kernel of your own instead.")
-@click.option("--signature", metavar="TYPES", help="Its run-time arguments' types in order: '*bf16,*bf16,i32:16'.")
+@click.option("--signature", metavar="TYPES",
+              help="Its run-time arguments' types in order: '*bf16,*bf16:1,i32:16'. :16: a multiple of 16, as pointers "
+                   "are unless :1 says that they need not be.")  # fmt: skip
 @click.option("--constexpr", "constexprs", multiple=True, metavar="NAME=VALUE", help="Its constants; repeatable.")
 @click.option("--num-warps", type=int, default=4, show_default=True, help="With --module.")
 @click.option("--num-stages", type=int, default=3, show_default=True, help="With --module.")
@@ -189,6 +191,7 @@ def _kernels_of(document: "FactsDocument") -> set[str]:
 
 def _of_module(module: str, gpus: list[str], options: "Options", given: dict[str, Any]) -> list["Facts"]:
     from andrea_bench.inspect import compile_facts
+    from andrea_bench.inspect.survey import user_launch
     from andrea_bench.kernel import load_function
 
     if ".py:" not in module:
@@ -196,13 +199,22 @@ def _of_module(module: str, gpus: list[str], options: "Options", given: dict[str
     if not given["signature"]:
         raise BadInput("--module needs --signature, the types of the kernel's run-time arguments")
     function = load_function(module)
-    return [
-        compile_facts(
-            function, gpu=gpu, signature=given["signature"], constexprs=_constants(given["constexprs"]),
-            num_warps=given["num_warps"], num_stages=given["num_stages"], grid=_grid(given["grid"]), options=options,
-        )
-        for gpu in gpus
-    ]  # fmt: skip
+    asked = {
+        "signature": given["signature"], "constexprs": _constants(given["constexprs"]), "grid": _grid(given["grid"]),
+        "num_warps": given["num_warps"], "num_stages": given["num_stages"],
+    }  # fmt: skip
+    facts = [compile_facts(function, gpu=gpu, options=options, **asked) for gpu in gpus]
+    _say_what_is_assumed(user_launch(function, **asked))
+    return facts
+
+
+def _say_what_is_assumed(launch: "TritonLaunch") -> None:
+    """Load widths follow from it: a launch with other values is compiled to other code."""
+    from andrea_bench.cli.console import note
+
+    yes = ", ".join(launch.divisible_by_16) or "none"
+    no = ", ".join(name for name in launch.signature if name not in launch.divisible_by_16) or "none"
+    note(f"compiled for arguments that are multiples of 16: {yes}; that need not be: {no} (:16 and :1 in --signature)")
 
 
 def _constants(texts: Sequence[str]) -> dict[str, Any]:

@@ -77,8 +77,9 @@ def compile_facts(
 
     kernel: a `triton.jit` function. gpu: a catalogue name, or a target as `sm_90`. signature: argument ->
     Triton type, for all arguments that are no constexprs (or, as text, their types in order): `*bf16` a
-    pointer, `i32`, `fp32`; `:16` after it says that the value is a multiple of 16. divisible_by_16: the same,
-    by name. Without either, pointers count as multiples of 16, as torch allocates them. grid: blocks in x, y,
+    pointer, `i32`, `fp32`; `:16` after it says that the value is a multiple of 16, `:1` that it need not be; without
+    either, pointers count as multiples of 16, as torch allocates them, and numbers do not. divisible_by_16: by name
+    all that are, in place of that rule. grid: blocks in x, y,
     z, for waves. useful_mma_flops: of one iteration of its loop in one block, for mma_efficiency.
 
     Returns Facts whose status says whether it compiled. Raises BadInput for names and types that don't fit
@@ -100,9 +101,9 @@ def user_launch(
     constexprs: Mapping[str, Any],
     num_warps: int,
     num_stages: int,
-    divisible_by_16: Sequence[str] | None,
-    grid: tuple[int, ...] | None,
-    useful_mma_flops: int,
+    divisible_by_16: Sequence[str] | None = None,
+    grid: tuple[int, ...] | None = None,
+    useful_mma_flops: int = 0,
 ) -> TritonLaunch:
     """The launch that the arguments of compile_facts describe. Raises BadInput where they don't fit."""
     names = getattr(kernel, "arg_names", None)
@@ -116,8 +117,8 @@ def user_launch(
     hinted = {name for name, kind in types.items() if kind.endswith(":16")}
     if divisible_by_16 is not None:
         hinted |= set(divisible_by_16)
-    elif not hinted:
-        hinted = {name for name, kind in types.items() if kind.startswith("*")}
+    else:
+        hinted |= {name for name, kind in types.items() if kind.startswith("*") and not kind.endswith(":1")}
     if strange := sorted(hinted - set(plain)):
         raise BadInput(f"divisible_by_16 names {strange[0]}, which is no run-time argument of {kernel.__name__}")
     if num_warps < 1 or num_warps & (num_warps - 1) or num_warps > 32:
@@ -126,7 +127,7 @@ def user_launch(
         raise BadInput(f"num_stages {num_stages} is not positive")
     return TritonLaunch(
         function=kernel,
-        signature={name: kind.removesuffix(":16") for name, kind in types.items()},
+        signature={name: _plain(kind) for name, kind in types.items()},
         constexprs=constexprs,
         num_warps=num_warps,
         num_stages=num_stages,
@@ -136,12 +137,17 @@ def user_launch(
     )
 
 
+def _plain(kind: str) -> str:
+    """A type without what is said of its value."""
+    return kind.removesuffix(":16").removesuffix(":1")
+
+
 def _check_types(types: Mapping[str, str]) -> None:
     from triton.runtime.jit import type_canonicalisation_dict
 
     known = {"i1", *type_canonicalisation_dict.values()} - {"void"}
     for name, kind in types.items():
-        value = kind.removesuffix(":16").removeprefix("*").removeprefix("k")
+        value = _plain(kind).removeprefix("*").removeprefix("k")
         if value not in known and not value.startswith("tensordesc<"):
             raise BadInput(
                 f"{name}: {kind} is no type of Triton's; has {', '.join(sorted(known))}, * before a pointer's"

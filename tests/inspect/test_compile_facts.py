@@ -204,6 +204,21 @@ def test_matrix_instruction_of_each_architecture(sample_facts: Any):
     assert issued == b200.issued_mma_flops == USEFUL_72 * 80 / 72
 
 
+@pytest.mark.parametrize(
+    ("signature", "aligned"),
+    [
+        ("*fp32,*fp32,i32", "source target"), ("*fp32,*fp32,i32:16", "source target size"),
+        ("*fp32:1,*fp32,i32:16", "target size"), ("*fp32:16,*fp32:1,i32:1", "source"),
+    ],
+)  # fmt: skip
+def test_pointers_are_aligned_unless_it_is_said_otherwise(signature: str, aligned: str):
+    launch = user_launch(sample_copy, signature, {"block": 256}, 4, 1)
+    assert launch.divisible_by_16 == tuple(aligned.split())
+    assert list(launch.signature.values()) == ["*fp32", "*fp32", "i32"]
+    exactly = user_launch(sample_copy, signature.replace(":16", ""), {"block": 256}, 4, 1, divisible_by_16=["target"])
+    assert exactly.divisible_by_16 == ("target",)
+
+
 def test_alignment_hint_decides_the_load_width(sample_facts: Any):
     hinted, plain = sample_facts("rtx_4090"), sample_facts("rtx_4090", hint=False)
     assert "16" in hinted.async_copy_bytes

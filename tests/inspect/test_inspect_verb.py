@@ -174,6 +174,15 @@ def test_strict_counts_compiler_errors(
     assert document(capsys, *arguments, "--strict", code=4)["facts"][0]["blocks"] == 1
 
 
+def test_what_is_assumed_of_the_arguments_is_said(capsys: pytest.CaptureFixture[str]):
+    """The form of --help: one hint for a number leaves pointers what they are."""
+    arguments = ["--gpu", "rtx_4090", *COPY[:3], "*fp32,*fp32,i32:16", "--constexpr", "block=1024"]
+    facts = document(capsys, *arguments)["facts"][0]
+    assert set(facts["global_load_bytes"]) == {"16"}
+    _, _, err = run(capsys, *arguments)
+    assert "multiples of 16: source, target, size; that need not be: none" in err
+
+
 def test_dump_writes_what_was_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     code, _, _ = run(capsys, "--gpu", "rtx_4090", *COPY, "--dump", "ptx,sass", str(tmp_path / "texts"))
     assert code == 0
