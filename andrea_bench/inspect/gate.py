@@ -164,7 +164,11 @@ def _status(base: Facts, head: Facts) -> list[Finding]:
     if base.status == head.status:
         return []
     severity: Severity = "worse" if base.status == "ok" else "better" if head.status == "ok" else "note"
-    reason = f"{head.status} now: {head.reason}" if head.status != "ok" else f"compiles now; was {base.status}"
+    reason = (
+        f"{head.status} now, was {base.status}: {head.reason}"
+        if head.status != "ok"
+        else f"compiles now; was {base.status}"
+    )
     return [_finding(head, "status", base.status, head.status, severity, reason)]
 
 
@@ -196,15 +200,16 @@ def _matrix_instructions(base: Facts, head: Facts) -> Iterable[Finding]:
     was, now = _matrix_text(base), _matrix_text(head)
     if was == now:
         return
+    change = f" ({', '.join(was) or 'none'} -> {', '.join(now) or 'none'})"
     families = [_FAMILIES.index(_family(facts)) for facts in (base, head)]
     sizes = [_mean_size(facts) for facts in (base, head)]
     paces = [_cycles_per_flop(facts) for facts in (base, head)]
     if families[0] != families[1]:
         severity: Severity = "worse" if families[1] < families[0] else "better"
-        reason = f"{_FAMILIES[families[1]]} matrix instructions, was {_FAMILIES[families[0]]}"
+        reason = f"{_FAMILIES[families[1]]} matrix instructions, was {_FAMILIES[families[0]]}{change}"
     elif paces[0] and paces[1] and abs(paces[1] / paces[0] - 1) > 0.01:
         severity = "worse" if paces[1] > paces[0] else "better"
-        reason = f"{paces[1] / paces[0]:.2f} times the tensor-core cycles for each FLOP"
+        reason = f"{paces[1] / paces[0]:.2f} times the tensor-core cycles for each FLOP{change}"
     elif sizes[0] and sizes[1] and sizes[0] != sizes[1]:
         severity = "worse" if sizes[1] < sizes[0] else "better"
         reason = f"{sizes[1]:.0f} multiply-adds in a matrix instruction on average, was {sizes[0]:.0f}"
@@ -247,36 +252,52 @@ def _cycles_per_flop(facts: Facts) -> float | None:
 
 
 def _issued_flops(base: Facts, head: Facts) -> Iterable[Finding]:
-    """More issued FLOPs for each useful one. Where the useful ones are not known: a wider computation; where
-    there is no width either, more FLOPs in one pass of the loop."""
-    known = base.mma_efficiency is not None and head.mma_efficiency is not None
+    """More issued FLOPs for the same work. One pass of a larger tile issues more, too: where nothing tells what a
+    pass is for, that is a note."""
     was, now = base.issued_mma_flops, head.issued_mma_flops
-    if known and base.mma_efficiency and head.mma_efficiency:
-        was, now = 1 / base.mma_efficiency, 1 / head.mma_efficiency
-    elif was is not None and now is not None and _width(base) and _width(head):
-        was, now = float(_width(base)), float(_width(head))  # one pass of a larger tile issues more, too
-    widths = ", ".join(
-        f"{name} computed {b} wide became {h}"
+    if was is None or now is None:
+        if was != now:
+            severity: Severity = "worse" if now is None else "better"
+            reason = f"can be read now: {now:.0f}" if was is None else f"can't be read now, was {was:.0f}"
+            yield _finding(head, "issued_mma_flops", was, now, severity, reason)
+        return
+    in_pass = f"{was:.0f} -> {now:.0f} matrix FLOPs issued in one pass of the loop"
+    if base.mma_efficiency and head.mma_efficiency:
+        costs = 1 / base.mma_efficiency, 1 / head.mma_efficiency
+        text = f"{costs[0]:.3f} -> {costs[1]:.3f} matrix FLOPs issued for each useful one"
+    elif _width(base) and _width(head):
+        costs, text = (float(_width(base)), float(_width(head))), in_pass
+    else:
+        costs, text = ((was, now) if _same_pass(base, head) else (0.0, 0.0)), in_pass
+    widths = [
+        f"; {name} computed {b} wide became {h}"
         for name, b, h in (
             ("Q K^T", base.computed_width_qk, head.computed_width_qk),
             ("P V", base.computed_width_pv, head.computed_width_pv),
         )
         if b != h
-    )
-    if was is None or now is None:
-        if was != now:
-            severity: Severity = "worse" if now is None else "better"
-            yield _finding(head, "issued_mma_flops", base.issued_mma_flops, head.issued_mma_flops, severity,
-                           "can't be read now" if now is None else "can be read now")  # fmt: skip
-        return
-    if abs(now - was) <= 1e-9 * max(abs(was), abs(now)):
-        return
-    severity = "worse" if now > was else "better"
-    text = f"{now:.3f} matrix FLOPs issued for each useful one, was {was:.3f}" if known else "in one pass of the loop"
-    yield _finding(
-        head, "issued_mma_flops", base.issued_mma_flops, head.issued_mma_flops, severity,
-        f"{text}{'; ' + widths if widths else ''}",
-    )  # fmt: skip
+    ]
+    if abs(costs[1] - costs[0]) > 1e-9 * max(costs):
+        severity = "worse" if costs[1] > costs[0] else "better"
+        yield _finding(head, "issued_mma_flops", was, now, severity, text + "".join(widths))
+    elif was != now and text is in_pass:
+        reason = f"{in_pass}; how many of them are useful is not known"
+        yield _finding(head, "issued_mma_flops", was, now, "note", reason)
+
+
+def _same_pass(base: Facts, head: Facts) -> bool:
+    """Whether a pass is known to do the same work: as many blocks, that load as many bytes in it, all by loads
+    whose size is known."""
+    return _pass(base) is not None and _pass(base) == _pass(head)
+
+
+def _pass(facts: Facts) -> tuple[int, int] | None:
+    """Blocks, and bytes that one of them loads in a pass; None where one of them is not known."""
+    unread = facts.global_load_bytes is None or facts.async_copy_bytes is None or facts.tma_copies != 0
+    if unread or not facts.blocks or not facts.threads_per_block:
+        return None
+    loaded = loads.moved_bytes(facts).total() * facts.threads_per_block
+    return (facts.blocks, loaded) if loaded else None
 
 
 def _width(facts: Facts) -> int:
@@ -311,9 +332,12 @@ def _notes(base: Facts, head: Facts) -> Iterable[Finding]:
         was, now = getattr(base, field), getattr(head, field)
         if was != now:
             yield _finding(head, field, was, now, "note", f"{field} {was} became {now}{same}")
+    by_what = f"{loads.by_what(head)}, was {loads.by_what(base)}"
     for field in ("global_load_bytes", "async_copy_bytes"):
         was, now = getattr(base, field), getattr(head, field)
         if was and not now:
-            yield _finding(head, field, was, now, "note", "none of these in the main loop any more")
+            yield _finding(head, field, was, now, "note", f"none of these in the main loop any more ({by_what})")
     if base.tma_copies and not head.tma_copies and not loads.moved_bytes(head):
-        yield _finding(head, "tma_copies", base.tma_copies, 0, "note", "none of these in the main loop any more")
+        yield _finding(
+            head, "tma_copies", base.tma_copies, 0, "note", f"none of these in the main loop any more ({by_what})"
+        )

@@ -182,8 +182,58 @@ def test_larger_tile_of_a_kernel_that_states_no_useful_flops():
     assert compare([facts(**unstated)], [twice]).exit_code == 0
     wider = facts(**{**unstated, "computed_width_qk": 128})
     assert compare([facts(**unstated)], [wider]).exit_code == 1
-    no_width = {**unstated, "computed_width_qk": None, "computed_width_pv": None}
-    assert compare([facts(**no_width)], [facts(**no_width, issued_mma_flops=2000.0)]).exit_code == 1
+    (found,) = compare([facts(**unstated)], [twice]).findings
+    assert (found.severity, found.field) == ("note", "issued_mma_flops")
+
+
+UNSTATED: dict[str, Any] = {"useful_mma_flops": None, "mma_efficiency": None}
+LARGER_TILE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    # As many blocks that load as much: the same work.
+    ({}, {}, "worse"),
+    ({}, {"threads_per_block": 256, "async_copy_bytes": {"16": 4}}, "worse"),
+    # A pass that loads twice as much, as with BLOCK_K doubled; half as many blocks, as with BLOCK_M doubled.
+    ({}, {"async_copy_bytes": {"16": 16}}, "note"),
+    ({}, {"blocks": 5}, "note"),
+    # Nothing known of what a pass covers: without --grid, by TMA, without loads.
+    ({"blocks": None}, {}, "note"),
+    ({"tma_copies": 2}, {}, "note"),
+    ({"async_copy_bytes": {}}, {}, "note"),
+    ({"global_load_bytes": None}, {}, "note"),
+]
+
+
+@pytest.mark.parametrize(("both", "change", "severity"), LARGER_TILE)
+def test_more_flops_in_a_pass_count_where_its_work_is_known_to_be_the_same(
+    both: dict[str, Any], change: dict[str, Any], severity: str
+):
+    base, head = facts(**UNSTATED, **both), facts(**{**UNSTATED, **both, **change, "issued_mma_flops": 2000.0})
+    for before, after, expected in ((base, head, severity), (head, base, severity.replace("worse", "better"))):
+        found = [f for f in compare([before], [after]).findings if f.field == "issued_mma_flops"]
+        assert [f.severity for f in found] == [expected]
+    assert compare([base], [head]).exit_code == (severity == "worse")
+
+
+def test_the_waste_decides_where_useful_flops_are_known():
+    larger = facts(issued_mma_flops=2000.0, useful_mma_flops=1800.0)
+    assert [f for f in compare([facts()], [larger]).findings if f.field == "issued_mma_flops"] == []
+    # A smaller tile that issues less in a pass, and wastes more.
+    (found,) = compare([facts()], [facts(issued_mma_flops=800.0, useful_mma_flops=400.0, mma_efficiency=0.5)]).findings
+    assert (found.severity, found.reason) == ("worse", "1.111 -> 2.000 matrix FLOPs issued for each useful one")
+
+
+def test_base_and_head_stand_in_what_people_read():
+    def said(**change: Any) -> str:
+        result = compare([facts(**UNSTATED)], [facts(**{**UNSTATED, **change})])
+        (line,) = summary.annotations(result, for_github=False)
+        assert line.split(": ", 3)[-1] == summary.findings_table(result).rows[0][-1]
+        return line
+
+    assert "1000 -> 2000 matrix FLOPs issued in one pass of the loop" in said(issued_mma_flops=2000.0)
+    assert "can't be read now, was 1000" in said(issued_mma_flops=None)
+    assert "(HGMMA.64x64x16.F32 64x64x16 -> HMMA.16816.F32 16x8x16)" in said(mma=[HMMA])
+    slow = said(mma=[msgspec.structs.replace(HGMMA, k=8)], unit_cycles={"tensor": 200.0})
+    assert "2.00 times the tensor-core cycles for each FLOP (HGMMA.64x64x16.F32 64x64x16 -> " in slow
+    assert "timeout now, was ok: too long" in said(status="timeout", reason="too long")
 
 
 TMA: dict[str, Any] = {"tma_copies": 4, "async_copy_bytes": {}}
