@@ -33,7 +33,8 @@ class Causes:
             found.append(f"selected backend: {base.selected_backend} -> {head.selected_backend}")
         hashes = base.code.kernel_source_hash, head.code.kernel_source_hash
         if all(hashes) and hashes[0] != hashes[1]:
-            found.append(f"source of {head.kernel} changed: {hashes[0]} -> {hashes[1]}")
+            # The hash covers the whole file and what it imports: another kernel in it may be what changed.
+            found.append(f"source file of {head.kernel} changed: {hashes[0]} -> {hashes[1]}")
         return found + list(_other_clock(base, head)) + list(self._changed_facts(head)) + self._run_wide
 
     def _changed_facts(self, record: Record) -> Iterator[str]:

@@ -24,6 +24,7 @@ from andrea_bench.verdicts.document import CellName, CellVerdict, Document, Verd
 from andrea_bench.verdicts.join import Pair, join, refuse_copies, run_differences
 from andrea_bench.verdicts.outcome import conclude
 from andrea_bench.verdicts.policy import METRICS, Metric, Policy
+from andrea_bench.verdicts.wording import collapsed
 
 Blocks = dict[int, float]  # the time of each block, by its number
 
@@ -182,7 +183,7 @@ class Judged:
             cell.likely_causes = self._causes.of(timed.base, timed.head)
         suspicions = [r for record in (timed.base, timed.head) for r in record.validity.reasons]
         if suspicions:
-            cell.reason += f" (suspect: {'; '.join(dict.fromkeys(suspicions))})"
+            cell.reason += f" (suspect: {'; '.join(collapsed(suspicions))})"
         return cell
 
 
@@ -259,7 +260,7 @@ def _doubt(record: Record) -> str | None:
     if record.status == "throttled":
         return f"throttled ({record.reason})"
     if record.validity.verdict == "invalid":
-        return f"invalid ({'; '.join(record.validity.reasons)})"
+        return f"invalid ({'; '.join(collapsed(record.validity.reasons))})"
     return None
 
 

@@ -1,11 +1,13 @@
 """A Document in words and rows, as every format of it shows them."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from andrea_bench.verdicts.document import VERDICTS, CellName, CellVerdict, Document
 
 MOST_ROWS = 50  # of a table on a terminal or in a comment; JSON and JUnit hold all cells
 MOST_NAMES = 20  # of cells that one side lacks
+NUMBER = re.compile(r"((?<![\w.])[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
 
 def headline(document: Document) -> str:
@@ -18,6 +20,27 @@ def one_line(text: str) -> str:
     """`text` with nothing in it that ends a line, or that a terminal would obey: names and reasons are free text."""
     line = " ".join(text.splitlines())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def collapsed(reasons: Iterable[str]) -> list[str]:
+    """Reasons that differ in their numbers alone as one, with the range of each number:
+    `other processes kept 0.31 to 0.62 of 2 CPUs busy in 14 readings`. What follows a colon is no quantity but a
+    cause or a list (of process ids): another one there is another reason."""
+    kinds: dict[tuple[str, ...], list[list[str]]] = {}
+    for reason in dict.fromkeys(reasons):
+        said, colon, rest = reason.partition(": ")
+        parts = NUMBER.split(said)  # text and numbers by turns
+        kinds.setdefault((*parts[::2], colon + rest), []).append(parts[1::2])
+    return [_ranged(list(texts), tail, numbers) for (*texts, tail), numbers in kinds.items()]
+
+
+def _ranged(texts: list[str], tail: str, numbers: list[list[str]]) -> str:
+    """texts: the words around the numbers; numbers: those of each reading, as they were written."""
+    said = texts[0]
+    for text, values in zip(texts[1:], zip(*numbers, strict=True), strict=True):
+        low, high = min(values, key=float), max(values, key=float)
+        said += (low if low == high else f"{low} to {high}") + text
+    return said + (f" in {len(numbers)} readings" if len(numbers) > 1 else "") + tail
 
 
 def rows(document: Document) -> list[CellVerdict]:

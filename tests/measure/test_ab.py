@@ -83,7 +83,7 @@ def test_two_revisions_are_measured_and_judged(repository: Path, tmp_path: Path)
     jsonschema.validate(document, json.loads((ROOT / "andrea_bench/schema/verdict.schema.json").read_text()))
     cells = {cell["kernel"]: cell for cell in document["cells"]}
     assert cells["fused_qkv"]["ratio"] > 1.5
-    assert any("source of fused_qkv changed" in cause for cause in cells["fused_qkv"]["likely_causes"])
+    assert any("source file of fused_qkv changed" in cause for cause in cells["fused_qkv"]["likely_causes"])
     assert cells["fused_qkv"]["blocks_base"] == document["looks"][0]["pairs"] == 1
     assert (tmp_path / "runs" / "base" / "records.jsonl").is_file()
     assert left_behind(repository, scratch) == []

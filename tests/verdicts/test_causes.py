@@ -20,7 +20,7 @@ def test_likely_causes_are_named(write_run: WriteRun) -> None:
     (cell,) = judge(read_run(a), read_run(b), Policy()).cells
     assert cell.likely_causes == [
         "selected backend: flash -> math",
-        "source of sdpa_flash changed: aaaa -> bbbb",
+        "source file of sdpa_flash changed: aaaa -> bbbb",
         "Facts of sdpa_flash: spill_store_bytes 0 -> 172",
         "torch: 2.13.0 -> 2.14.0",
     ]

@@ -162,6 +162,37 @@ def test_throttled_and_invalid_rows_decide_nothing(write_run: WriteRun, on_incon
     assert "2 of them invalid or throttled" in document.reason
 
 
+def test_reasons_of_one_kind_are_told_once_with_their_range(write_run: WriteRun) -> None:
+    busy = [f"other processes kept {n} of 2 CPUs busy" for n in ("0.31", "1.20", "0.9", "0.31")]
+    drift = ["timings drifted by -6.0% within the group", "timings drifted by +5.5% within the group"]
+    # Process ids are no quantities.
+    others = ["other processes on the GPU: 4711", "other processes on the GPU: 4800"]
+    sides = [
+        make_record("a", us, validity=Validity(verdict="suspect", reasons=reasons))
+        for us, reasons in (
+            (BASE, [busy[0], busy[1], drift[0], others[0]]),
+            (times(1.0), [*busy[2:], drift[1], others[1], "no counters"]),
+        )
+    ]
+    (cell,) = judged(write_run, sides[:1], sides[1:]).cells
+    assert cell.reason.endswith(
+        " (suspect: other processes kept 0.31 to 1.20 of 2 CPUs busy in 3 readings; timings drifted by -6.0 to +5.5% "
+        "within the group in 2 readings; other processes on the GPU: 4711; other processes on the GPU: 4800; "
+        "no counters)"
+    )
+
+
+def test_reasons_of_an_invalid_side_are_told_once(write_run: WriteRun) -> None:
+    clocks = [f"SM clock {mhz} of 1980 MHz ({share}%): {why}" for mhz, share, why in
+              [(900, 45, "power cap"), (1100, 56, "power cap"), (990, 50, "sync boost")]]  # fmt: skip
+    head = make_record("a", times(1.5), validity=Validity(verdict="invalid", reasons=clocks))
+    (cell,) = judged(write_run, [make_record("a", BASE)], [head]).cells
+    assert cell.reason == (
+        "head is invalid (SM clock 900 to 1100 of 1980 MHz (45 to 56%) in 2 readings: power cap; "
+        "SM clock 990 of 1980 MHz (50%): sync boost)"
+    )
+
+
 @pytest.mark.parametrize(("on_inconclusive", "exit_code"), [("report", 3), ("fail", 1), ("pass", 3)])
 def test_invalid_rows_beside_undecided_ones(write_run: WriteRun, on_inconclusive: str, exit_code: int) -> None:
     """A failure wins over what could not be decided, that over a pass."""
