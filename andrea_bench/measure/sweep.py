@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,6 @@ class Sweep:
     ) -> None:
         self.plan = plan
         self.folder = folder or default_folder()
-        self.total_seconds = plan.estimated_seconds()
         self.records: list[Record] = []
         self._fake_clock = fake_clock
         self._resume = resume
@@ -103,27 +103,39 @@ class Sweep:
 
     def plan_line(self) -> str:
         """What will be measured, in one line."""
-        cells = list(self.plan.cells())
-        measured = sum(cell.status is None for cell in cells)
+        left = self._left()
+        cells = len(list(self.plan.cells()))
+        measured = sum(cell.status is None for group in left for cell in group.cells)
+        stored = cells - sum(len(group.cells) for group in left)
         return (
-            f"{measured} of {len(cells)} cells in {len(self.plan.groups)} groups to be measured on "
-            f"{self.plan.device}, about {self.total_seconds:.0f} s"
+            f"{measured} of {cells} cells in {len(left)} groups to be measured on "
+            f"{self.plan.device}{f' ({stored} are stored)' if stored else ''}, about {self.total_seconds:.0f} s"
         )
+
+    @property
+    def total_seconds(self) -> float:
+        """Estimate of what is left to be measured, as `run` reports it."""
+        left = self._left()
+        return replace(self.plan, groups=left).estimated_seconds() if left else 0.0
+
+    def _left(self) -> list[Group]:
+        """The Groups of the Plan that the Run lacks."""
+        present = {(r.suite, r.problem, r.device) for r in self.records}
+        return [g for g in self.plan.groups if (g.suite.name, g.problem, self._device_name(g)) not in present]
 
     def run(self, report: Report) -> None:
         """Measure what is missing. Raises KeyboardInterrupt through, Stopped where a kernel ended it."""
         done_seconds = 0.0
-        present = {(r.suite, r.problem, r.device) for r in self.records}
-        for threads in sorted({group.threads for group in self.plan.groups}):
+        left = self._left()
+        for threads in sorted({group.threads for group in left}):
             with Session(self._executors(threads)) as session:
                 self._note_process(session)
-                for group in self.plan.groups:
+                for group in left:
                     if group.threads != threads:
                         continue
-                    if (group.suite.name, group.problem, self._device_name(group)) not in present:
-                        records = self._measure(session, group, partial(_tell, report, group, done_seconds))
-                        self._writer.append(records)
-                        self.records += records
+                    records = self._measure(session, group, partial(_tell, report, group, done_seconds))
+                    self._writer.append(records)
+                    self.records += records
                     done_seconds += estimated_group_seconds(group, self.plan.device, self.plan.protocol)
         self.head.complete, self.head.ended_at = True, _now()
         self._writer.save_head()

@@ -163,6 +163,27 @@ def test_resume_refuses_another_protocol(capsys: pytest.CaptureFixture[str]) -> 
     assert "--resume goes on with the Run's own suites" in capsys.readouterr().err
 
 
+def test_resume_counts_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    def line() -> str:
+        said = " ".join(capsys.readouterr().err.split())
+        found = re.search(r"(\d+ of \d+ cells in .*), about (\d+) s;", said)
+        assert found, said
+        seconds.append(int(found[2]))
+        return found[1]
+
+    seconds: list[int] = []
+    assert main(["sweep", "output", *TINY, *OUTPUT_KERNELS, "--fake-clock", "--out", "run"]) == 0
+    assert line() == "6 of 6 cells in 2 groups to be measured on cpu"
+    whole = Path("run/records.jsonl").read_text().splitlines(keepends=True)
+    # One group is whole, of the other a record is stored: that group is measured anew.
+    for kept_lines, left in ((whole[:4], "3 of 6 cells in 1 groups"), (whole, "0 of 6 cells in 0 groups")):
+        Path("run/records.jsonl").write_text("".join(kept_lines))
+        assert main(["sweep", "--resume", "run", "--fake-clock"]) == 0
+        assert line() == f"{left} to be measured on cpu ({'3' if left[0] == '3' else '6'} are stored)"
+        assert len(kept()) == 6
+    assert seconds[0] >= seconds[1] > seconds[2] == 0
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     assert main(["sweep", "output", *TINY, *OUTPUT_KERNELS, "--fake-clock", "--out", "my runs/β x.json"]) == 0
     shown = subprocess.run(
