@@ -5,7 +5,7 @@ Field names are ours, names of the user's only values. Text takes the colour of 
 from which the page's tooltips are made; what only joins or repeats such marks (lines, figures) is hidden from both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -21,7 +21,8 @@ BEHIND = "#8C8C8C"  # of what stands behind the marks: reads on white and on bla
 WIDTH = 420
 ROW_HEIGHT = 28
 LETTERS = 14
-NOTE_WIDTH, NOTE_HEIGHT = 84, 15  # what "112: +30 %" takes in LETTERS, with room around it
+NOTE_LETTER, NOTE_HEIGHT, NOTE_ROOM = 8.3, 15, 4  # pixels: of "112: +30 %" in LETTERS of a wide font; between notes
+PADDING, HEIGHT = 16, 280  # pixels: between the outermost points and the ends of their axis; of a chart of lines
 Values = Sequence[dict[str, Any]]
 
 
@@ -67,9 +68,10 @@ def lines(
     names = list(dict.fromkeys(v["series"] for v in values))
     base = alt.Chart(alt.Data(values=list(values)))
     axis = alt.Axis(tickMinStep=1, format="d", tickCount=8) if whole else alt.Axis(tickCount=8)
-    across = alt.X("x:Q", title=x, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=16))
+    across = alt.X("x:Q", title=x, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=PADDING))
     colour = alt.Color("series:N", scale=_series(names), sort=names, title=None, legend=_legend(names))
-    up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=zero))
+    scale = alt.Scale(zero=True) if zero else alt.Scale(zero=False, nice=False, padding=PADDING)
+    up = alt.Y("value:Q", title=y, scale=scale)
     line = base.mark_line(strokeWidth=1.5, aria=False).encode(x=across, y=up, color=colour)
     span = base.mark_rule(strokeWidth=1.5).encode(x=across, y="low:Q", y2="high:Q", color=colour, description="about:N")
     shape = alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names, title=None, legend=_legend(names))
@@ -77,13 +79,11 @@ def lines(
         x=across, y=up, color=colour, shape=shape, description="about:N"
     )
     layers = line + span + point
-    for height, noted in enumerate(_note_rows(values)):
-        named = alt.Chart(alt.Data(values=noted)).mark_text(
-            color="currentColor", dy=-12 - NOTE_HEIGHT * height, aria=False
-        )
+    for value, placed in _placed_notes(values):
+        named = alt.Chart(alt.Data(values=[value])).mark_text(color="currentColor", aria=False, **placed)
         layers += named.encode(x=across, y=up, text="note:N")
     if not steps:
-        return _styled(layers.properties(width=WIDTH, height=280))
+        return _styled(layers.properties(width=WIDTH, height=HEIGHT))
     level = alt.Chart(alt.Data(values=list(steps))).mark_line(
         color=BEHIND, opacity=0.6, strokeWidth=2.5, interpolate="step", aria=False
     )
@@ -93,21 +93,36 @@ def lines(
         y=alt.Y("value:Q", title=behind, axis=right, scale=alt.Scale(zero=False, padding=12)),
         strokeDash=alt.StrokeDash("series:N", title=behind, legend=_legend()),
     )
-    return _styled(alt.layer(drawn, layers).resolve_scale(y="independent").properties(width=WIDTH, height=280))
+    return _styled(alt.layer(drawn, layers).resolve_scale(y="independent").properties(width=WIDTH, height=HEIGHT))
 
 
-def _note_rows(values: Values) -> list[list[dict[str, Any]]]:
-    """The values with a note, from left to right; one that would touch its left neighbour stands a row higher."""
-    noted = sorted((v for v in values if v.get("note")), key=lambda v: v["x"])
-    span = max((v["x"] for v in values), default=0) - min((v["x"] for v in values), default=0)
-    rows: list[list[dict[str, Any]]] = []
-    for value in noted:
-        free = [row for row in rows if (value["x"] - row[-1]["x"]) * WIDTH >= NOTE_WIDTH * span]
-        if free:
-            free[0].append(value)
-        else:
-            rows.append([value])
-    return rows
+def _placed_notes(values: Values) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The values with a note, from left to right, each with where it is written (align, dx, dy): centred above its
+    point, at either end of the chart within it, not over the figures of an axis; one that would touch another stands
+    as many rows higher as it takes."""
+    across = _pixels([v["x"] for v in values], WIDTH)
+    up = _pixels([end for v in values for end in (v["low"], v["value"], v["high"])], HEIGHT)
+    taken: list[tuple[float, float]] = []  # of each note the pixels where it ends and stands
+    for value in sorted((v for v in values if v.get("note")), key=lambda v: v["x"]):
+        at, width = across(value["x"]), NOTE_LETTER * len(value["note"])
+        align, begins = "center", at - width / 2
+        if begins < NOTE_ROOM:
+            align, begins = "left", float(NOTE_ROOM)
+        elif begins + width > WIDTH - NOTE_ROOM:
+            align, begins = "right", WIDTH - NOTE_ROOM - width
+        beside = [height for ends, height in taken if begins - ends < NOTE_ROOM]
+        height, row = up(value["value"]), 0
+        while any(abs(height + NOTE_HEIGHT * row - other) < NOTE_HEIGHT for other in beside):
+            row += 1
+        taken.append((begins + width, height + NOTE_HEIGHT * row))
+        anchor = {"left": begins, "center": at, "right": begins + width}[align]
+        yield value, {"align": align, "dx": round(anchor - at, 1), "dy": -12 - NOTE_HEIGHT * row}
+
+
+def _pixels(figures: Sequence[float], length: int) -> Callable[[float], float]:
+    """Where a figure lies on an axis of so many pixels that reaches PADDING beyond the least and the greatest."""
+    least, most = min(figures, default=0.0), max(figures, default=0.0)
+    return lambda figure: PADDING + (figure - least) / ((most - least) or 1.0) * (length - 2 * PADDING)
 
 
 def ratios(values: Values, unit: str, colours: dict[str, str]) -> alt.TopLevelMixin:

@@ -8,7 +8,7 @@ from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.answers import Misalignment, misalignments
 from andrea_bench.report.content import Chart, CompiledFacts, MeasuredRun, Page, Part, Said, Subject, Table
-from andrea_bench.report.pages.marks import DOUBT, INTERVAL, about, anchor, by_run, kernel_name, samples
+from andrea_bench.report.pages.marks import INTERVAL, about, anchor, by_run, kernel_name, marked, samples, validity
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, counted, duration, significant
 
@@ -21,6 +21,7 @@ MOST_COSTS = 300
 MOST_CLIFFS = 20
 OPEN_COSTS = 24  # rows; a longer table is folded
 MOST_NOTES = 10  # in a chart: more would tower over it
+FIGURES = ("us per GFLOP", "low", "high", "n", "validity", "computed width", "cell_id")
 Widths = dict[tuple[str, int, str, str], int]  # by kernel, head_dim, dtype and direction
 
 
@@ -56,10 +57,11 @@ def _cliffs(found: list[Misalignment]) -> list[Part]:
     cliffs: list[Part] = []
     for op, width, base_width in sorted(steepest[:MOST_CLIFFS]):
         members = sorted(dearest[op, width, base_width].values(), key=lambda m: m.kernel)
-        costs = ", ".join(f"{m.kernel} {_change(m)}" for m in members)
+        costs = ", ".join(f"{_name(m)} {_change(m)} ({_span(m)})" for m in members)
         what = "head_dim" if op == "attention" else "projection width"
         ids = tuple(i for m in members for i in (m.row.record.cell_id, m.base.record.cell_id))
-        cliffs.append(Said(f"{costs}, per useful FLOP beside {base_width}.", ids, f"Cliff at {what} {width}:"))
+        text = f"{costs}, per useful FLOP beside {base_width} (unpaired intervals).{_doubts(members)}"
+        cliffs.append(Said(text, ids, f"Cliff at {what} {width}:"))
     if len(steepest) > MOST_CLIFFS:
         cliffs.append(f"The dearest {MOST_CLIFFS} of {len(steepest)} cliffs.")
     return cliffs
@@ -67,6 +69,24 @@ def _cliffs(found: list[Misalignment]) -> list[Part]:
 
 def _change(one: Misalignment) -> str:
     return f"{100 * (one.cost - 1):+.0f} %"
+
+
+def _span(one: Misalignment) -> str:
+    return f"{100 * (one.low - 1):+.1f} to {100 * (one.high - 1):+.1f} %"
+
+
+def _name(one: Misalignment) -> str:
+    return marked(one.kernel, one.row, one.base)
+
+
+def _doubts(found: list[Misalignment]) -> str:
+    """Why those whose name carries a mark are in doubt, a width or the one beside it."""
+    kernels: dict[str, dict[str, None]] = {}
+    for m in found:
+        for reason in m.base.record.validity.reasons + m.row.record.validity.reasons:
+            kernels.setdefault(reason, {})[m.kernel] = None
+    told = "; ".join(f"{reason} ({', '.join(of)})" for reason, of in kernels.items())
+    return f" In doubt: {told}." if told else ""
 
 
 def _charts(run: MeasuredRun, number: int, found: list[Misalignment], facts: CompiledFacts | None) -> list[Part]:
@@ -123,25 +143,29 @@ def _chart(
     values: list[dict[str, Any]] = []
     steps: list[dict[str, Any]] = []
     table: list[tuple[str, ...]] = []
+    of_kernel: dict[str, list[Row]] = {}
+    for row in rows:
+        of_kernel.setdefault(row.record.kernel, []).append(row)
+    names = {kernel: marked(kernel, *members) for kernel, members in of_kernel.items()}
     for row in rows:
         giga, head_dim = row.record.flops / 1e9, row.record.problem.head_dim
         cost, low, high = ((us or 0.0) / giga for us in (row.median_us, row.low_us, row.high_us))
         computed = _computed_width(row, compiled)
         wide = "" if computed is None else f"; computed {computed} wide"
         values.append({
-            "series": row.record.kernel, "x": head_dim, "value": cost, "low": low, "high": high,
+            "series": names[row.record.kernel], "x": head_dim, "value": cost, "low": low, "high": high,
             "note": notes.get(row.record.cell_id), "about": f"{about(row)}{wide}",
         })  # fmt: skip
         if computed is not None:
             steps.append({"series": row.record.kernel, "x": head_dim, "value": computed})
         figures = (significant(cost, 4), significant(low, 4), significant(high, 4))
-        table.append((kernel_name(row), str(head_dim), *figures, str(len(row.record.samples_us)),
+        table.append((kernel_name(row), str(head_dim), *figures, str(len(row.record.samples_us)), validity(row),
                       ABSENT if computed is None else str(computed), row.record.cell_id))  # fmt: skip
     heads_of = f", {rest.n_head} heads" if rest.n_head > 1 else ""
     title = f"{op} ({suite}): batch {rest.batch}, seq_len {rest.seq_len}{heads_of}, {rest.dtype}, {device}"
-    heads: tuple[str, ...] = ("kernel", width, "us per GFLOP", "low", "high", "n", "computed width", "cell_id")
+    heads: tuple[str, ...] = ("kernel", width, *FIGURES)
     if not steps:  # no kernel here tells
-        heads, table = (*heads[:6], heads[7]), [(*line[:6], line[7]) for line in table]
+        heads, table = (*heads[:7], heads[8]), [(*line[:7], line[8]) for line in table]
     behind = " Grey steps behind the lines: how wide the kernel computes, on the axis to the right." if steps else ""
     named = " The dearest cliffs carry what the width costs beside its aligned neighbour." if notes else ""
     more = f" {counted(cut, 'more point')} are not drawn; the last page has all rows." if cut else ""
@@ -149,10 +173,19 @@ def _chart(
         name,
         f"Cost per useful FLOP, {title}",
         f"Microseconds for a billion useful FLOP against {width}, lower is better; {INTERVAL}; {samples(rows)}. "
-        f"The axes do not start at zero.{named}{behind}{more} {DOUBT}",
+        f"The axes do not start at zero.{named}{behind}{more}{_in_doubt(rows)}",
         charts.lines(values, width, "us per useful GFLOP", zero=False, steps=steps, behind="computed width"),
-        Table(f"{title}: figures", heads, table, frozenset(heads[1:-1]), folded=True),
+        Table(f"{title}: figures", heads, table, frozenset(heads[1:-1]) - {"validity"}, folded=True),
     )
+
+
+def _in_doubt(rows: list[Row]) -> str:
+    """How many points of a chart are in doubt: a line is marked for any of its points."""
+    doubted = sum(row.record.validity.verdict != "valid" for row in rows)
+    if not doubted:
+        return ""
+    are = "is" if doubted == 1 else "are"
+    return f" {doubted} of {counted(len(rows), 'point')} {are} in doubt: a kernel with ! has such, the table says why."
 
 
 def _notes(found: list[Misalignment], drawn: set[str]) -> dict[str, str]:
@@ -169,13 +202,15 @@ def _costs(found: list[Misalignment]) -> Table:
     dearest = sorted(range(len(found)), key=lambda at: found[at].cost, reverse=True)
     shown = [found[at] for at in sorted(dearest[:MOST_COSTS])]
     rows = [
-        (m.kernel, str(m.width), str(m.base_width), duration(m.row.median_us), duration(m.base.median_us),
-         f"{100 * (m.cost - 1):+.1f} %", f"{100 * (m.low - 1):+.1f} to {100 * (m.high - 1):+.1f} %",
+        (_name(m), str(m.width), str(m.base_width), duration(m.row.median_us), duration(m.base.median_us),
+         f"{100 * (m.cost - 1):+.1f} %", _span(m),
          m.row.record.cell_id)
         for m in shown
     ]  # fmt: skip
     heads = ("kernel", "width", "beside", "time", "time beside", "cost per useful FLOP", "low to high", "cell_id")
     caption = "What a width costs per useful FLOP beside its best aligned neighbour (unpaired intervals)"
+    if any(_name(m) != m.kernel for m in shown):
+        caption += "; ! is in doubt"
     if len(found) > len(shown):
         caption += f"; the dearest {len(shown)} of {len(found)}"
     return Table(caption, heads, rows, frozenset(heads[1:7]), folded=len(rows) > OPEN_COSTS)

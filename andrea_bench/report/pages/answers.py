@@ -40,7 +40,7 @@ def _of_run(run: MeasuredRun, number: int) -> list[Part]:
     if rest:
         cut = f" (the first {MOST_OTHERS} of {len(rest)}; `show --json` has all)"
         more = cut if len(rest) > MOST_OTHERS else ""
-        others = [(_sentence(s),) for s in rest[:MOST_OTHERS]]
+        others = [(f"{_sentence(s)}{_doubt(s)}",) for s in rest[:MOST_OTHERS]]
         parts.append(Table(f"All other answers{more}", ("answer",), others, folded=True))
     return parts
 

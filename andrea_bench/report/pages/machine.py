@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from andrea_bench.report.content import Heading, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.counters import counters_line
+from andrea_bench.report.pages.meanwhile import meanwhile
 
 PROTOCOL = (
     "timing_mode",
@@ -53,8 +53,7 @@ def _conditions(run: MeasuredRun) -> Table:
         ("command", shlex.join(["andrea-bench", *head.arguments])),
         ("started, ended", f"{head.started_at}, {head.ended_at or 'not ended'}"),
     ]
-    watched = dict.fromkeys(counters_line(row.record.counters) for row in run.rows())
-    rows += [("meanwhile", line) for line in list(watched)[:3] if line]
+    rows += meanwhile(run)
     return Table("Machine and conditions", ("what", "value"), rows)
 
 

@@ -45,7 +45,18 @@ def kernel_name(row: Row) -> str:
     """The kernel as charts write it: a user's own without its folders; ` !` where its time is in doubt."""
     name = row.record.kernel
     short = name.rpartition("/")[2] if ".py:" in name else name
-    return short if row.record.validity.verdict == "valid" else f"{short} !"
+    return marked(short, row)
+
+
+def marked(name: str, *rows: Row) -> str:
+    """The name of what rests on these rows: with ` !` where one of their times is in doubt."""
+    return f"{name} !" if any(row.record.validity.verdict != "valid" for row in rows) else name
+
+
+def validity(row: Row) -> str:
+    """As in `suspect: the clock fell`."""
+    doubts = "; ".join(row.record.validity.reasons)
+    return f"{row.record.validity.verdict}: {doubts}" if doubts else row.record.validity.verdict
 
 
 def about(row: Row) -> str:
@@ -117,8 +128,6 @@ def n_of(counts: Iterable[int]) -> str:
 
 def _times(row: Row) -> tuple[str, ...]:
     record = row.record
-    doubts = "; ".join(record.validity.reasons)
-    validity = f"{record.validity.verdict}: {doubts}" if doubts else record.validity.verdict
     return (
         record.kernel,
         duration(row.median_us),
@@ -127,7 +136,7 @@ def _times(row: Row) -> tuple[str, ...]:
         str(len(record.samples_us)),
         interval(row.to_baseline),
         rate(row.tflops),
-        validity,
+        validity(row),
         record.cell_id,
     )
 
