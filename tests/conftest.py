@@ -13,6 +13,16 @@ import pytest
 # A shell starts what runs in its background with SIGINT ignored, and so would all that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Whole files go to one worker each: the longest must not be what the last one is left alone with.
+LONGEST = ("test_interpreted.py", "test_compile_facts.py", "test_structure.py", "test_attention_compiled.py",
+           "test_tile_search.py", "test_claims_verb.py", "test_asv_commands.py")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, all others as they come."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 SOURCE = Path(__file__).parent / "hardware" / "libnvidia_ml.c"
 
 
