@@ -19,7 +19,7 @@ sweep: setup
 	$(BIN)/andrea-bench sweep
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 # The structure of the project's own kernels, which tests/inspect/test_structure.py holds against the code.
 # every_kernel.json names none: it has each Triton kernel with a forward pass, a new one too.
