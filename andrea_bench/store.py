@@ -169,6 +169,26 @@ def write_whole(file: Path, content: bytes) -> None:
         raise BadInput(f"{file}: can't be written: {error.strerror}") from error
 
 
+def check_file(file: Path | None) -> None:
+    """Raises BadInput where `write_whole` could not write a file: to be told before minutes of measuring."""
+    if file is None:
+        return
+    if file.name == "-" or file.is_dir():
+        raise BadInput(f"{file}: is no file's name here; name a file")
+    if not file.exists() or file.is_file():  # a device or pipe is written to as it is
+        try_to_write(file.resolve().parent, file)
+
+
+def try_to_write(folder: Path, target: Path) -> None:
+    """Make, and remove, what is first made of a target: a file in `folder` with a longer name. Raises BadInput."""
+    try:
+        handle, probe = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.")
+        os.close(handle)
+        os.unlink(probe)
+    except OSError as error:
+        raise BadInput(f"{target}: can't be written: {error.strerror}") from None
+
+
 class RunWriter:
     """The one writer of a Run's folder, which it locks. A context manager; closing it leaves a usable Run."""
 

@@ -1,7 +1,5 @@
 """`ab`: two git revisions measured in turns on this machine, then gated."""
 
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +45,7 @@ def ab_command(
     from andrea_bench.cli.console import decided, note
     from andrea_bench.cli.sweep import kernel_names, protocol_for
     from andrea_bench.revisions import open_revisions
+    from andrea_bench.store import check_file
     from andrea_bench.trial import RevisionTrial
 
     deadline = time.monotonic() + parse_seconds(budget)
@@ -135,32 +134,12 @@ def _axis_value(value: object) -> str:
 
 
 # ---- where it is to be written --------------------------------------------------------------------------
-def check_file(file: Path | None) -> None:
-    """Raises BadInput where a file can't be written: told before minutes of measuring, not after."""
-    if file is None:
-        return
-    if file.name == "-" or file.is_dir():
-        raise BadInput(f"{file}: is no file's name here; name a file")
-    if not file.exists() or file.is_file():  # a device or pipe is written to as it is
-        _try_to_write(file.resolve().parent, file)
-
-
 def check_runs(folder: Path | None) -> None:
     """Raises BadInput where folder/base and folder/head can't become Runs: they hold some, or can't be written."""
-    from andrea_bench.store import HEAD, RECORDS
+    from andrea_bench.store import HEAD, RECORDS, try_to_write
 
     for side in (folder / "base", folder / "head") if folder else ():
         if any((side / name).exists() for name in (HEAD, RECORDS)):
             raise BadInput(f"{side}: already holds a Run; name another folder with --out")
         there = next(place for place in (side, *side.absolute().parents) if place.exists())
-        _try_to_write(there, side)
-
-
-def _try_to_write(folder: Path, target: Path) -> None:
-    """Make, and remove, what is first made of a target: a file beside it with a longer name."""
-    try:
-        handle, probe = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.")
-        os.close(handle)
-        os.unlink(probe)
-    except OSError as error:
-        raise BadInput(f"{target}: can't be written: {error.strerror}") from None
+        try_to_write(there, side)

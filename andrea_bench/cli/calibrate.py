@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from andrea_bench.axes import AxisRequest
-from andrea_bench.cli.ab import check_file, number_of_threads, parse_seconds
+from andrea_bench.cli.ab import number_of_threads, parse_seconds
 from andrea_bench.cli.options import axis_options, device_option, json_option, resolve_device
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 
@@ -45,7 +45,7 @@ def calibrate_command(
     from andrea_bench.environment import environment
     from andrea_bench.measure.ceilings import ceilings
     from andrea_bench.noise import suite_noise
-    from andrea_bench.store import write_whole
+    from andrea_bench.store import check_file, write_whole
 
     seconds = parse_seconds(budget)
     device = resolve_device(device or config.get("device"))

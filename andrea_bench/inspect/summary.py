@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from andrea_bench.hardware import find_gpu
+from andrea_bench.inspect import loads
 from andrea_bench.inspect.facts import Facts
 from andrea_bench.inspect.gate import GateResult
 
@@ -117,11 +118,8 @@ def waste_percent(facts: Facts) -> float | None:
 def load_widths(facts: Facts) -> list[int]:
     """Bytes of the global loads and copies by which at least a tenth of the main loop's bytes come each (a few
     narrow loads of statistics beside wide ones don't count), narrowest first."""
-    moved: dict[int, int] = {}
-    for counts in (facts.global_load_bytes or {}, facts.async_copy_bytes or {}):
-        for width, count in counts.items():
-            moved[int(width)] = moved.get(int(width), 0) + int(width) * count
-    return sorted(width for width, part in moved.items() if part >= sum(moved.values()) / 10)
+    moved = loads.moved_bytes(facts)
+    return sorted(width for width, part in moved.items() if part >= moved.total() / 10)
 
 
 def load_words(facts: Facts) -> list[str]:

@@ -13,7 +13,7 @@ from andrea_bench.record import RunHead
 from andrea_bench.report.answers import Sentence, misalignments
 from andrea_bench.report.counters import counters_line
 from andrea_bench.report.rows import GroupRows, Row
-from andrea_bench.report.words import ABSENT, duration, interval, kind_of, machine_name, rate
+from andrea_bench.report.words import ABSENT, counted, duration, interval, kind_of, machine_name, rate
 from andrea_bench.suite import find_suite
 
 MOST_ANSWERS = 40
@@ -196,7 +196,7 @@ class Tally:
     def line(self) -> str:
         """As in `58 cells: 45 ok, 13 unsupported`."""
         parts = ", ".join(f"{n:,} {status}" for status, n in self.statuses.most_common())
-        return f"{_so_many(self.statuses.total())}: {parts}" if parts else "no cells"
+        return f"{counted(self.statuses.total(), 'cell')}: {parts}" if parts else "no cells"
 
 
 def tally(groups: Iterable[GroupRows]) -> Tally:
@@ -232,18 +232,14 @@ def _validity(counts: Tally) -> Iterator[str]:
         told = ", ".join(f"{counts.verdicts[verdict]:,} {verdict}" for verdict in VERDICTS)
         yield f"times: {told}{_commonest(counts.doubts)}"
     if counts.reasons:
-        yield f"without a time: {_so_many(counts.reasons.total())}{_commonest(counts.reasons)}"
+        yield f"without a time: {counted(counts.reasons.total(), 'cell')}{_commonest(counts.reasons)}"
 
 
 def _commonest(reasons: Counter[str]) -> str:
     if not reasons:
         return ""
     (reason, n), *_ = reasons.most_common(1)
-    return f"; most often: {reason} ({_so_many(n)})"
-
-
-def _so_many(cells: int) -> str:
-    return f"{cells:,} cell{'' if cells == 1 else 's'}"
+    return f"; most often: {reason} ({counted(n, 'cell')})"
 
 
 def measured_on(head: RunHead, devices: Iterable[str]) -> str:

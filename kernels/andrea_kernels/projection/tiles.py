@@ -4,9 +4,9 @@ A tile of BLOCK_M rows by BLOCK_N columns is summed BLOCK_K at a time; project_p
 16, in place of BLOCK_N. Rows, few as they may be, shrink BLOCK_M.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
+
+from andrea_kernels.tried import Tried
 
 
 class Tile(NamedTuple):
@@ -55,11 +55,15 @@ TILES: dict[int, dict[str, Tile]] = {
 }
 
 
+_tried = Tried[Tile]()
+trying = _tried.trying  # within it, `tile_for` gives the tile that is tried
+
+
 def tile_for(architecture: int, kind: str, rows: int) -> Tile:
     """The tile for a GPU of compute capability `architecture` (89 for 8.9; one without a row takes the nearest
     lower one's) and for so many rows, 16 of them at least."""
     known = [one for one, kinds in TILES.items() if one <= architecture and kind in kinds]
-    tile = _tried[0] if _tried else TILES[max(known, default=min(TILES))][kind]
+    tile = _tried.tile or TILES[max(known, default=min(TILES))][kind]
     return tile._replace(block_m=min(tile.block_m, max(16, 1 << (rows - 1).bit_length())))
 
 
@@ -67,20 +71,6 @@ def row_for(architecture: int, kind: str, tile: Tile) -> str:
     """The row to be pasted into TILES; of an architecture that is not there, with the key that it needs."""
     row = f'"{kind}": Tile({", ".join(map(str, tile))})'
     return f"{row},  # of {architecture}" if architecture in TILES else f"{architecture}: {{{row}}},"
-
-
-# What a search is trying at the moment.
-_tried: list[Tile] = []
-
-
-@contextmanager
-def trying(tried: Tile) -> Iterator[None]:
-    """Within it, `tile_for` gives `tried`."""
-    _tried.append(tried)
-    try:
-        yield
-    finally:
-        _tried.pop()
 
 
 def candidates(kind: str) -> list[Tile]:
