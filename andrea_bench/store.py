@@ -7,6 +7,7 @@ whatever can't be read is named by file and line. Reading for tables of many rec
 import fcntl
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -140,22 +141,28 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"a Record holds a {type(value).__name__}")
 
 
+STDOUT = Path("/dev/stdout")
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def write_whole(file: Path, content: bytes) -> None:
     """Replace `file` by `content` or leave it as it was: written beside it, synced, then renamed.
 
-    A link keeps pointing to what it did; a device or pipe, as /dev/stdout may be, is written to. Raises BadInput naming
-    the file and the cause; no stray file stays behind."""
+    A link keeps pointing to what it did; /dev/stdout, and any device or pipe, is written to. Raises BadInput naming the
+    file and the cause; no stray file stays behind."""
     if file.name == "-":
         raise BadInput("-: is no file's name here; name a file (/dev/stdout is one)")
     temporary = None
     try:
-        target = file.resolve()
-        if target.exists() and not target.is_file():
+        if file == STDOUT:  # where it leads to is not to be replaced, and stands at its own place
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
+            sys.stdout.flush()
+            return
+        if file.exists() and not file.is_file():
             file.write_bytes(content)
             return
+        target = file.resolve()
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as out:
             out.write(content)
@@ -175,7 +182,7 @@ def check_file(file: Path | None) -> None:
         return
     if file.name == "-" or file.is_dir():
         raise BadInput(f"{file}: is no file's name here; name a file")
-    if not file.exists() or file.is_file():  # a device or pipe is written to as it is
+    if file != STDOUT and (not file.exists() or file.is_file()):  # a device or pipe is written to as it is
         try_to_write(file.resolve().parent, file)
 
 

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -202,6 +203,17 @@ def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
     with pytest.raises(BadInput, match="name a file"):
         write_whole(Path("-"), b"")
+
+
+@pytest.mark.parametrize("redirected", [">>", "|"])
+def test_what_goes_to_stdout_follows_what_is_there(redirected: str, tmp_path: Path) -> None:
+    code = "from pathlib import Path; from andrea_bench.store import check_file, write_whole as w; " \
+           "print('first'); check_file(Path('/dev/stdout')); w(Path('/dev/stdout'), b'second\\n')"  # fmt: skip
+    out = tmp_path / "out"
+    out.write_text("before\n")
+    end = f">> {out}" if redirected == ">>" else f"| cat >> {out}"
+    subprocess.run(f'{sys.executable} -c "{code}" {end}', shell=True, check=True)
+    assert out.read_text() == "before\nfirst\nsecond\n"
 
 
 def test_a_removed_folder_is_named(run: Path) -> None:

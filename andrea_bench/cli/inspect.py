@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Consumer, data-centre and newest boards, one for each kind of matrix instruction.
 DEFAULT_GPUS = ("rtx_4090", "a100_sxm4_80gb", "h200_sxm", "b200", "rtx_5090")
 MOST_SENTENCES = 12
+OF_MODULE = {"signature": "--signature", "constexprs": "--constexpr", "grid": "--grid",
+             "useful_mma_flops": "--useful-mma-flops"}  # fmt: skip
 
 
 @click.command("inspect")
@@ -38,6 +40,8 @@ MOST_SENTENCES = 12
 @click.option("--constexpr", "constexprs", multiple=True, metavar="NAME=VALUE", help="Its constants; repeatable.")
 @click.option("--num-warps", type=int, default=4, show_default=True, help="With --module.")
 @click.option("--num-stages", type=int, default=3, show_default=True, help="With --module.")
+@click.option("--useful-mma-flops", type=int, default=0, metavar="N",
+              help="With --module: matrix FLOPs of a block that are useful, in one iteration of its loop.")  # fmt: skip
 @click.option("--grid", metavar="X,Y,Z", help="With --module: its blocks, for waves and tail.")
 @click.option("--dump", nargs=2, metavar="WHAT DIR", help="Write ttir, ttgir, ptx, sass, cubin or log into DIR.")
 @click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the Facts as a baseline.")
@@ -67,8 +71,8 @@ def inspect_command(
     only = _names(kernels) or _names(config.get("kernels", ()))
     if module and only:
         raise BadInput("--module and --kernel are two ways to name a kernel; give one")
-    if not module and (unfit := [name for name in ("signature", "constexprs", "grid") if given[name]]):
-        raise BadInput(f"--{unfit[0].rstrip('s')} belongs to --module")
+    if not module and (unfit := [option for name, option in OF_MODULE.items() if given[name]]):
+        raise BadInput(f"{unfit[0]} belongs to --module")
     options = _options(**{name: given[name] for name in ("dump", "time_limit_s", "jobs", "no_cache")})
     if module:
         facts = _of_module(module, names or _gpus_of(baseline) or list(DEFAULT_GPUS), options, given)
@@ -176,6 +180,9 @@ def _as_in(baseline: "FactsDocument", only: list[str], options: "Options") -> li
     pairs = {(f.gpu, f.problem) for f in baseline.facts}
     problems = list(dict.fromkeys(f.problem for f in baseline.facts if f.problem))
     kernels = [kernel for kernel in _kernels(only) if only or kernel.name in _kernels_of(baseline)]
+    if not kernels:
+        named = ", ".join(sorted(_kernels_of(baseline)))
+        raise BadInput(f"the baseline holds no kernel that is here, but {named}; name your own with --module")
     with _progress() as done:
         facts = survey(kernels, problems, _gpus_of(baseline), options, done)
     known = {(f.kernel, f.gpu, f.problem) for f in baseline.facts}
@@ -202,6 +209,7 @@ def _of_module(module: str, gpus: list[str], options: "Options", given: dict[str
     asked = {
         "signature": given["signature"], "constexprs": _constants(given["constexprs"]), "grid": _grid(given["grid"]),
         "num_warps": given["num_warps"], "num_stages": given["num_stages"],
+        "useful_mma_flops": given["useful_mma_flops"],
     }  # fmt: skip
     facts = [compile_facts(function, gpu=gpu, options=options, **asked) for gpu in gpus]
     _say_what_is_assumed(user_launch(function, **asked))

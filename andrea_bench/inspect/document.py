@@ -1,8 +1,6 @@
 """Facts as they are written and read: `inspect --json`, `--save` and `--check`."""
 
 import codecs
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import msgspec
 
 from andrea_bench.errors import BadInput
 from andrea_bench.inspect.facts import SCHEMA_VERSION, Facts
+from andrea_bench.store import write_whole
 
 
 class FactsDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,24 +28,14 @@ class FactsDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_facts(path: Path, document: FactsDocument) -> None:
-    """Writes strict JSON; the file is there whole or not at all. Raises OSError.
+    """Writes strict JSON; the file is there whole or not at all. Raises BadInput.
 
     An entry of a file that is renewed stays as it is where only the time that compiling took, or whether the result
     had been kept, is another: so a baseline under version control changes where the code did, and nowhere else.
     """
     document = msgspec.structs.replace(document, facts=_where_changed(path, document.facts))
     text = msgspec.json.format(msgspec.json.encode(document.document()), indent=1) + b"\n"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
-        # mkstemp lets only the owner read; a file made in the ordinary way follows the umask.
-        os.umask(mask := os.umask(0))
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, text)
 
 
 def _where_changed(path: Path, facts: list[Facts]) -> list[Facts]:

@@ -116,10 +116,16 @@ def _make_ready(
     reference = (kernel.op, kernel.part)
     if reference not in references:
         references[reference] = expect(*reference, problem, inputs[kernel.op], seed=seed)
+    versions = {name: tensor._version for name, tensor in inputs[kernel.op].items()}
     started = time.perf_counter()
     prepared = Prepared(kernel, problem, inputs[kernel.op], seed=seed)
     outputs, gradients = prepared.outputs_and_gradients()
     cell.record.compile_seconds = time.perf_counter() - started
+    if changed := [name for name, tensor in inputs[kernel.op].items() if tensor._version != versions[name]]:
+        for name, tensor in make_inputs(kernel.op, problem, device=task.device, seed=seed).items():
+            inputs[kernel.op][name].copy_(tensor)  # as the other kernels, which hold them, shall see them
+        cell.fail("wrong", f"changes its input {changed[0]} in place: its next call would see another")
+        return
     if wrong := references[reference].wrong_shape(outputs):
         cell.fail("wrong", wrong)
         return

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the package triton is not installed")
 
-from sample_launch import EXACT, TYPES
+from sample_launch import EXACT, PADDED, TYPES, USEFUL_72
 
 import andrea_bench
 from andrea_bench import kernel as registry
@@ -222,3 +222,29 @@ def test_facts_of_sample_through_the_verb(capsys: pytest.CaptureFixture[str]):
     (facts,) = found["facts"]
     assert (facts["kernel"], facts["problem"], facts["grid"]) == ("sample_attention", None, [16, 12, 1])
     assert facts["computed_width_pv"] == 80
+
+
+def test_a_baseline_of_other_kernels_says_how_to_name_them(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    saved = str(tmp_path / "mine.json")
+    assert run(capsys, "--gpu", "rtx_4090", *COPY, "--save", saved)[0] == 0
+    code, _, err = run(capsys, "--check", saved)
+    assert code == 2 and "sample_copy; name your own with --module" in err
+
+
+def test_waste_of_ones_own_kernel_counts_by_what_is_said_to_be_useful(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    saved = str(tmp_path / "mine.json")
+
+    def inspect(constants: dict[str, object], *more: str) -> tuple[int, str, str]:
+        named = ",".join(f"{name}={value}" for name, value in constants.items())
+        return run(
+            capsys, "--gpu", "rtx_4090", "--module", f"{SAMPLES}:sample_attention", "--signature", TYPES, "--constexpr",
+            named, "--num-stages", "2", "--useful-mma-flops", str(USEFUL_72), *more,
+        )  # fmt: skip
+
+    assert inspect(EXACT, "--save", saved)[0] == 0
+    # 80 and then 128 wide for 72 that are useful.
+    code, out, _ = inspect(PADDED, "--check", saved)
+    assert code == 1 and "1.111 -> 1.778 matrix FLOPs issued for each useful one" in " ".join(out.split())
+    assert run(capsys, "--useful-mma-flops", "1")[0] == 2

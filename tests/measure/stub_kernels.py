@@ -27,6 +27,11 @@ def cuda_out_of_memory(q, k, v):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
 
+def changes_its_input(q, k, v):
+    q.zero_()
+    return torch.zeros_like(v)
+
+
 def broken(q, k, v):
     raise RuntimeError("a compiler\n[/] crashed [red]here")
 
