@@ -29,7 +29,8 @@ CPU_FIELDS = ("model", "logical_cpus", "cores", "smt_active", "virtual_machine",
               "governor", "boost")  # fmt: skip
 GPU_FIELDS = ("name", "compute_capability", "cuda_cores", "memory_total_bytes", "memory_bus_width_bits",
               "max_sm_clock_mhz", "max_memory_clock_mhz")  # fmt: skip
-GPU_SETTINGS = ("power_limit_watts", "ecc_enabled", "mig_enabled", "mig_slice")
+GPU_SETTINGS = ("application_sm_clock_mhz", "application_memory_clock_mhz", "power_limit_watts", "ecc_enabled",
+                "mig_enabled", "mig_slice")  # fmt: skip
 # Sizes that firmware or a hypervisor rounds anew at each boot.
 RELATIVE_TOLERANCE = {"memory_bytes": 0.02, "memory_total_bytes": 0.02, "power_limit_watts": 0.01}
 GIT_TIMEOUT_S = 20

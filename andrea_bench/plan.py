@@ -70,7 +70,8 @@ class Plan:
     def estimated_seconds(self) -> float:
         """Time of the sweep: process start, checks, compilation and sampling up to the stop rule."""
         groups = sum(estimated_group_seconds(group, self.device, self.protocol) for group in self.groups)
-        return START_S * self.protocol.processes + groups
+        starts = max(1, len({group.threads for group in self.groups}))  # each number of threads has its processes
+        return START_S * self.protocol.processes * starts + groups
 
     def estimated_memory_bytes(self) -> int:
         """The most memory that one Group needs."""
@@ -204,8 +205,8 @@ def estimated_group_seconds(group: Group, device: str, protocol: Protocol) -> fl
         return 0.0
     calls = [seconds_per_call(group.problem, kernel, device, group.threads) for kernel in running]
     one_round = sum(calls)
-    # Checked once, profiled twice; the reference in float64 and in the dtype itself once for each Op.
-    checks = 3 * one_round + 4 * max(calls)
+    # Checked and profiled twice; the reference in float64 and in the dtype itself once for each Op.
+    checks = 4 * one_round + 4 * max(calls)
     rounds = protocol.min_samples + 10
     sampling = max(protocol.min_samples * one_round, min(protocol.time_limit_s, rounds * one_round))
     compiling = sum(kernel.compile_seconds for kernel in running)

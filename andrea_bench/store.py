@@ -176,6 +176,16 @@ def write_whole(file: Path, content: bytes) -> None:
         raise BadInput(f"{file}: can't be written: {error.strerror}") from error
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, where it isn't there. Raises BadInput."""
+    if folder.name == "-":
+        raise BadInput("-: is no folder's name here; name a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder}: can't be made: {error.strerror}") from error
+
+
 def check_file(file: Path | None) -> None:
     """Raises BadInput where `write_whole` could not write a file: to be told before minutes of measuring."""
     if file is None:
@@ -207,10 +217,7 @@ class RunWriter:
     @classmethod
     def create(cls, folder: Path, head: RunHead) -> "RunWriter":
         """Start a Run in a new or empty folder. Raises BadInput where it holds a Run or can't be written."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"{folder}: can't be made: {error.strerror}") from error
+        make_folder(folder)
         writer = cls(folder, head)
         if (folder / HEAD).exists() or (folder / RECORDS).exists():
             writer.close()

@@ -40,6 +40,10 @@ def test_the_same_kind_of_gpu_in_another_slot():
 def test_settings_count_for_the_same_gpu():
     assert differences(run(), run(power_limit_watts=250.0)) == ["GPU power limit watts: 350.0 -> 250.0"]
     assert differences(run(), run(ecc_enabled=False)) == ["GPU ecc enabled: True -> False"]
+    assert differences(run(application_sm_clock_mhz=1755), run(application_sm_clock_mhz=1200)) == [
+        "GPU application sm clock mhz: 1755 -> 1200"
+    ]
+    assert differences(run(), run(application_sm_clock_mhz=1200)) == [], "the driver need not say it"
     assert differences(run(), run(power_limit_watts=351.0)) == [], "limits are rounded by the driver"
 
 

@@ -210,6 +210,26 @@ def test_nested_configurations_give_their_text_part_or_the_named_one(tmp_path: P
         find_model(str(outer))
 
 
+@pytest.mark.parametrize(
+    ("keys", "dtype"),
+    [
+        ({"torch_dtype": "bfloat16"}, "bfloat16"),
+        ({"dtype": "float16"}, "float16"),
+        ({"torch_dtype": "float8_e4m3fn"}, None),
+        ({}, None),
+        ({"dtype": "bfloat16", "hidden_size": None, "text_config": {}}, "bfloat16"),
+        (
+            {"dtype": "bfloat16", "hidden_size": None, "text_config": {"hidden_size": 256, "dtype": "float32"}},
+            "float32",
+        ),
+    ],
+)
+def test_the_dtype_is_what_the_file_says(tmp_path: Path, keys: dict[str, object], dtype: str | None) -> None:
+    if "text_config" in keys:
+        keys = keys | {"text_config": json.loads(config(tmp_path).read_text()) | dict(keys["text_config"])}  # type: ignore[call-overload]
+    assert read_model(config(tmp_path, **keys)).dtype == dtype
+
+
 def test_whispers_encoder_is_a_part_of_its_own() -> None:
     whisper = CONFIGS / "whisper-small.json"
     encoder = find_model(f"{whisper}#encoder")

@@ -8,7 +8,7 @@ from andrea_bench.axes import AxisRequest
 from andrea_bench.cli.main import main
 from andrea_bench.cli.plan import parse_size
 from andrea_bench.errors import BadInput
-from andrea_bench.plan import fit, make_plan
+from andrea_bench.plan import START_S, fit, make_plan
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import CellHasher, cell_id
 
@@ -54,6 +54,7 @@ def test_one_kernel_keeps_its_baseline() -> None:
 def test_threads_are_an_axis_of_the_protocol() -> None:
     plan = make_plan(["output"], AxisRequest(axes={"seq_len": [32]}, threads=[1, 2]))
     assert [group.threads for group in plan.groups] == [1, 2]
+    assert plan.estimated_seconds() > 2 * START_S * plan.protocol.processes  # each has processes of its own
 
 
 def test_fit_finds_the_largest_batch() -> None:

@@ -14,7 +14,7 @@ import pytest
 from andrea_bench import Problem
 from andrea_bench.errors import BadInput
 from andrea_bench.record import Record, RunHead, cell_id
-from andrea_bench.store import RunWriter, read_run, write_whole
+from andrea_bench.store import RunWriter, make_folder, read_run, write_whole
 
 NOW = "2026-01-02T03:04:05.678+00:00"
 
@@ -203,6 +203,8 @@ def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
     with pytest.raises(BadInput, match="name a file"):
         write_whole(Path("-"), b"")
+    with pytest.raises(BadInput, match="name a folder"):
+        make_folder(Path("-"))
 
 
 @pytest.mark.parametrize("redirected", [">>", "|"])

@@ -9,7 +9,7 @@ import click
 from andrea_bench.axes import AxisRequest
 from andrea_bench.cli.ab import number_of_threads, parse_seconds
 from andrea_bench.cli.options import axis_options, device_option, json_option, resolve_device
-from andrea_bench.errors import BadInput, EnvironmentUnfit
+from andrea_bench.errors import EnvironmentUnfit
 
 if TYPE_CHECKING:
     from andrea_bench.plan import Group
@@ -45,7 +45,7 @@ def calibrate_command(
     from andrea_bench.environment import environment
     from andrea_bench.measure.ceilings import ceilings
     from andrea_bench.noise import suite_noise
-    from andrea_bench.store import check_file, write_whole
+    from andrea_bench.store import check_file, make_folder, write_whole
 
     seconds = parse_seconds(budget)
     device = resolve_device(device or config.get("device"))
@@ -55,7 +55,7 @@ def calibrate_command(
     protocol = msgspec.structs.replace(protocol_for(device, names), threads=number_of_threads(request))
     groups = {name: _groups(name, request, device, protocol, kernel_names(kernels, config)) for name in names}
     file = out or default_file()
-    _make_folder(file.parent)
+    make_folder(file.parent)
     check_file(file)
     found = Calibration(
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -87,13 +87,6 @@ def _groups(
         reasons = [cell.reason for cell in plan.cells()] + [reason for _, reason in plan.invalid]
         raise EnvironmentUnfit(f"suite {suite}: no cell of it can run here: {(reasons or ['its axes name none'])[0]}")
     return plan.groups
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"{folder}: can't be made: {error.strerror}") from None
 
 
 def _show(found: Any, file: Path) -> None:

@@ -48,7 +48,11 @@ def claims_command(
     from andrea_bench.cli.console import console, note, print_json
     from andrea_bench.hardware import find_gpu
     from andrea_bench.problem import DTYPES
+    from andrea_bench.store import check_file, make_folder, write_whole
 
+    if markdown_file:  # told before minutes of measuring
+        make_folder(markdown_file.parent)
+        check_file(markdown_file)
     found = [find_gpu(name) for name in _names(gpus)]
     for gpu in found:
         if gpu.sm_count is None:
@@ -67,8 +71,7 @@ def claims_command(
     if markdown_file:
         arguments = (click.get_current_context().find_root().obj or {}).get("arguments", ["claims"])
         page = markdown(claims, " ".join(["andrea-bench", *arguments]), machine.name)
-        markdown_file.parent.mkdir(parents=True, exist_ok=True)
-        markdown_file.write_text(page, encoding="utf-8")
+        write_whole(markdown_file, page.encode())
         note(f"wrote {markdown_file}")
     if as_json:
         print_json({"run": str(folder) if folder else None, "training": str(training) if training else None,
@@ -128,9 +131,10 @@ def _train(path: Path) -> Path:
 
     from andrea_bench.claims.training import train
     from andrea_bench.cli.console import note
+    from andrea_bench.store import make_folder, write_whole
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     result: dict[str, Any] = train(said=note)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    write_whole(path, msgspec.json.format(msgspec.json.encode(result), indent=1))
     note(f"wrote {path}")
     return path

@@ -1,19 +1,19 @@
 """`doctor`: the machine, what can be measured on it, and what would make that steadier."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from andrea_bench.cli.console import console, print_json
 from andrea_bench.cli.options import json_option
 from andrea_bench.errors import EnvironmentUnfit
+from andrea_bench.hardware.readings import Readings
 
 if TYPE_CHECKING:
     from andrea_bench.kernel import Kernel
     from andrea_bench.problem import Problem
 
-Readings = dict[str, Any]
 LOOK_S = 0.5  # long enough for the kernel's ticks of 10 ms to tell load from none
 
 
@@ -157,6 +157,7 @@ def _gpu_facts(gpu: Readings) -> Readings:
         "GPU": f"{_or(gpu, 'name')}, {_or(gpu, 'uuid')}",
         "memory": f"{_bytes(gpu['memory_used_bytes'])} of {_bytes(gpu['memory_total_bytes'])} used",
         "SM clock": f"{_or(gpu, 'sm_clock_mhz')} of {_or(gpu, 'max_sm_clock_mhz')} MHz",
+        "set to": _or(gpu, "application_sm_clock_mhz", " MHz (application clock)"),
         "state": _or(gpu, "performance_state"),
         "power": f"{_or(gpu, 'power_watts')} of {_or(gpu, 'power_limit_watts')} W",
         "temperature": _or(gpu, "temperature_celsius", " degrees Celsius"),

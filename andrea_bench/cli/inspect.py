@@ -110,6 +110,7 @@ def _options(dump: tuple[str, str] | None, time_limit_s: float, jobs: int | None
     from andrea_bench.errors import unknown_name
     from andrea_bench.inspect.cache import AnalysisCache
     from andrea_bench.inspect.pipeline import DUMPS, Options
+    from andrea_bench.store import make_folder
 
     if not 0 < time_limit_s < 1e9:
         raise BadInput(f"--time-limit {time_limit_s:g} is not a positive number of seconds")
@@ -121,7 +122,7 @@ def _options(dump: tuple[str, str] | None, time_limit_s: float, jobs: int | None
             raise unknown_name("text to --dump", name, DUMPS)
     folder = Path(dump[1]) if dump else None
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     cache = None if no_cache else AnalysisCache()
     return Options(jobs=jobs, time_limit_s=time_limit_s, cache=cache, dump=what, dump_folder=folder)
 

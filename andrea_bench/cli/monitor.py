@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from andrea_bench.cli.console import console
 from andrea_bench.cli.options import device_option, json_option
 from andrea_bench.errors import BadInput, EnvironmentUnfit
+from andrea_bench.hardware.readings import Readings
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Readings = dict[str, Any]
 
 
 @click.command("monitor")

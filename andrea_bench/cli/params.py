@@ -28,7 +28,10 @@ def params_command(request: AxisRequest, config: Row, expect: int | None, as_jso
 
     model = find_model(request.model or DEFAULT_MODEL)
     expansion = expand(request)
-    rows = list({_key(row): row for row in (_row(model, problem) for problem in expansion.problems)}.values())
+    problems = expansion.problems
+    if model.dtype and "dtype" not in request.axes:  # its file knows better than the device's default
+        problems = [msgspec.structs.replace(problem, dtype=model.dtype) for problem in problems]
+    rows = list({_key(row): row for row in (_row(model, problem) for problem in problems)}.values())
     if expect is not None:
         _add_expected(rows, expect)
     if as_json:

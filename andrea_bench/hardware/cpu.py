@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
+from andrea_bench.hardware.readings import Readings
+
 ROOT = Path("/")
 CPU_FOLDER = "sys/devices/system/cpu"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")  # hwmon drivers that read a CPU
 THROTTLED_KEYS = {"throttled_usec": 1e6, "throttled_time": 1e9}  # cgroup version 2, version 1
-Readings = dict[str, Any]
 
 
 class Snapshot(msgspec.Struct, kw_only=True):

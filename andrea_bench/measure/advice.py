@@ -2,12 +2,10 @@
 or elsewhere in the package changes a setting."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from andrea_bench.hardware.readings import Readings
 from andrea_bench.measure.validity import MAX_STEAL_SHARE, MIN_CLOCK_SHARE, foreign_cpus_limit
-
-Readings = dict[str, Any]
-
 
 FAULT_REASONS = {"hardware slowdown", "software thermal slowdown", "hardware thermal slowdown",
                  "hardware power brake", "board limit", "reliability limit"}  # fmt: skip

@@ -17,6 +17,7 @@ import msgspec
 
 from andrea_bench.hardware import cpu
 from andrea_bench.hardware.nvml import Absent, Device, Nvml
+from andrea_bench.hardware.readings import Readings
 from andrea_bench.measure.energy import MIN_WINDOW_S as MIN_ENERGY_WINDOW_S
 from andrea_bench.measure.sampler import Sampler
 from andrea_bench.measure.validity import judge, throttle_reason
@@ -25,7 +26,6 @@ from andrea_bench.record import Validity
 # Below this, ticks of 10 ms say too little; the window then reaches back to an earlier look.
 MIN_WINDOW_S = 1.0
 CPU_SETTINGS = ("governor", "smt_active", "transparent_huge_pages", "affinity", "max_clock_mhz")
-Readings = dict[str, Any]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,10 @@
 """The machine's counters now, one look after another: what `monitor` shows and `doctor` reports."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from andrea_bench.hardware import cpu
 from andrea_bench.hardware.nvml import Absent, Device, Nvml
-
-Readings = dict[str, Any]
+from andrea_bench.hardware.readings import Readings
 
 
 class Live:

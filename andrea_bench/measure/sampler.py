@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
-Readings = dict[str, Any]
+from andrea_bench.hardware.readings import Readings
+
 PERIOD_S = 0.1  # the driver's power and utilisation readings change no faster
 
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from andrea_bench.problem import Problem
+from andrea_bench.problem import Dtype, Problem
 
 Linear = Literal["qkv", "out", "mlp"]
 # The sequence of a model that states none by a table of positions: andrea-120m's context.
@@ -53,7 +53,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     max_positions: rows of a learned position table; 0 where positions are rotary, ALiBi or none. biases:
     which matmuls have one. extras: other parameters by name. embedding_width: of the token table, where it
     is not d_model. has_output_head: over the vocabulary, tied or not. assumed: fields that no source states.
-    uncounted: why the whole can't be counted.
+    uncounted: why the whole can't be counted. dtype: what its file says that its weights are stored in.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     extras: dict[str, int] = {}
     assumed: list[str] = []
     uncounted: str | None = None
+    dtype: Dtype | None = None
     title: str | None = None
     published_parameters: int | None = None
     published_rounded: str | None = None

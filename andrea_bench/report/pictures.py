@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from andrea_bench.errors import BadInput
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, Page
-from andrea_bench.store import write_whole
+from andrea_bench.store import make_folder, write_whole
 
 
 def write_pictures(pages: Sequence[Page], folder: Path) -> dict[str, Path]:
     """Writes NAME.svg and NAME.png of each Chart; returns the SVG files by name. Raises BadInput."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"{folder}: can't be made: {error.strerror}") from error
+    make_folder(folder)
     written = {}
     for page in pages:
         for part in page.parts:

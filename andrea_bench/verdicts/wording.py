@@ -11,9 +11,10 @@ NUMBER = re.compile(r"((?<![\w.])[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
 
 def headline(document: Document) -> str:
-    """The verdict, the reason that won and the exit code, in one line."""
+    """The verdict, the reason that won and the exit code, in one line. Of a report it is gate's code, not its own."""
     verdict = document.verdict.replace("_", " ")
-    return f"{verdict}: {document.reason} (exit {document.exit_code})"
+    ends = "exit" if document.policy.family == "holm" else "gate would exit"
+    return f"{verdict}: {document.reason} ({ends} {document.exit_code})"
 
 
 def one_line(text: str) -> str:

@@ -188,3 +188,14 @@ def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytes
     assert main([*QUICK, *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
+
+
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("andrea_bench.cli.claims._records", None)  # what is called would end the test
+    assert main([*QUICK, "--markdown", str(tmp_path / "file" / "page.md")]) == 2
+    assert "file: can't be made: " in capsys.readouterr().err
+    assert main([*QUICK, "--markdown", str(tmp_path)]) == 2
+    assert "name a file" in capsys.readouterr().err

@@ -58,6 +58,17 @@ def test_a_configuration_is_read_as_it_is(params: Any) -> None:
     assert "3668570240" not in out
 
 
+def test_the_kv_cache_is_counted_in_the_files_dtype_unless_another_is_asked_for(params: Any, tmp_path: Path) -> None:
+    content = json.loads((CONFIGS / "gpt2.json").read_text()) | {"torch_dtype": "bfloat16"}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(content))
+    for asked, dtype, nbytes in (([], "bfloat16", 2), (["-a", "dtype=float32"], "float32", 4)):
+        code, out, _ = params("--model", str(file), *asked, "--json")
+        (row,) = json.loads(out)["models"]
+        # K and V of 12 layers of 12 heads, 64 wide.
+        assert (code, row["dtype"], row["kv_cache_bytes_per_token"]) == (0, dtype, 2 * 12 * 12 * 64 * nbytes)
+
+
 def test_axes_make_several_models_and_the_illegal_ones_are_listed(params: Any) -> None:
     code, out, _ = params("-a", "n_head=8,10,12", "--json")
     document = json.loads(out)

@@ -136,6 +136,9 @@ ret_t nvmlDeviceGetMemoryBusWidth(dev_t_ device, unsigned *n) { DEVICE *n = 384;
 ret_t nvmlDeviceGetMaxClockInfo(dev_t_ device, int type, unsigned *mhz) {
     DEVICE NO_SLICE *mhz = type == 1 ? 2520 : 10501; return OK;
 }
+ret_t nvmlDeviceGetApplicationsClock(dev_t_ device, int type, unsigned *mhz) {
+    DEVICE NO_SLICE *mhz = type == 1 ? 2235 : 10501; return OK;
+}
 ret_t nvmlDeviceGetClockInfo(dev_t_ device, int type, unsigned *mhz) {
     DEVICE NO_SLICE
     *mhz = type == 1 ? element("STAND_IN_SM_CLOCKS", sm_readings++, 2520) : 10501;

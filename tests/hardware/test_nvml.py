@@ -39,6 +39,7 @@ def test_identity_and_versions(stand_in):
     assert identity["compute_capability"] == "8.9"
     assert identity["power_limit_watts"] == 450.0
     assert identity["max_sm_clock_mhz"] == 2520
+    assert (identity["application_sm_clock_mhz"], identity["application_memory_clock_mhz"]) == (2235, 10501)
     assert identity["mig_enabled"] is False
     assert identity["display_active"] is True
     assert not [key for key in identity if key.endswith("_reason")]

@@ -118,6 +118,8 @@ def test_a_cliff_that_rests_on_a_doubted_neighbour_says_so(tmp_path: Path) -> No
     )  # fmt: skip
     costs = next(part for part in one.parts if isinstance(part, Table) and "What a width costs" in part.caption)
     assert "! is in doubt" in costs.caption
+    chart = next(c for c in charts(one) if "(alignment)" in c.title)
+    assert "17: +88 % !" in [mark["note"] for mark in marks(chart, "text")]
     assert {line[0] for line in costs.rows if line[2] == "16"} == {"sdpa !"}
     assert "fused_qkv" in {line[0] for line in costs.rows}
 

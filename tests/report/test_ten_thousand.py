@@ -121,7 +121,7 @@ def test_costs_cliffs_and_lines_of_widths_are_cut_and_it_is_said(made: list[Page
     assert f"{len(lines)} of 10 settings are drawn; the rows of all are on the last page." in said
     # The dearest cliffs of a chart carry a note, no more than there is room for.
     for chart in lines:
-        noted = re.findall(r">(\d+): \+(\d+) %</text>", svg(chart.picture))
+        noted = re.findall(r">(\d+): \+(\d+) %(?: !)?</text>", svg(chart.picture))
         assert len(noted) == MOST_NOTES and min(int(percent) for _, percent in noted) > 100
     # A line is drawn whole.
     assert {len(chart.data.rows) % 250 for chart in lines} == {0}

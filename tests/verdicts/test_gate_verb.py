@@ -55,10 +55,13 @@ def test_exit_codes_and_schema(
 
 
 def test_table_names_the_slow_cell_first(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gate", *runs(write_run, 1.2)]) == 1
+    paths = runs(write_run, 1.2)
+    assert main(["gate", *paths]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("slower") and " b " in lines[1] and "1.200" in lines[1]
     assert lines[-1] == "slower: 1 slower, 1 same (exit 1)"
+    assert main(["compare", *paths]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "slower: 1 slower, 1 same (gate would exit 1)"
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def _notes(found: list[Misalignment], drawn: set[str]) -> dict[str, str]:
     cliffs = [m for m in found if _is_cliff(m) and m.row.record.cell_id in drawn]
     dearest = {m.width: m for m in sorted(cliffs, key=lambda m: m.cost)}
     noted = sorted(dearest.values(), key=lambda m: m.cost)[-MOST_NOTES:]
-    return {m.row.record.cell_id: f"{m.width}: {_change(m)}" for m in noted}
+    return {m.row.record.cell_id: marked(f"{m.width}: {_change(m)}", m.row, m.base) for m in noted}
 
 
 def _costs(found: list[Misalignment]) -> Table:

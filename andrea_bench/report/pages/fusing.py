@@ -6,8 +6,8 @@ from typing import Any
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, Heading, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import anchor, n_of, times_chart
-from andrea_bench.report.rows import GroupRows, ratio
+from andrea_bench.report.pages.marks import anchor, in_doubt, marked, n_of, times_chart, validity
+from andrea_bench.report.rows import GroupRows, Row, ratio
 from andrea_bench.report.words import interval
 
 FUSED, PER_HEAD = "fused_qkv", "per_head_loop"
@@ -64,6 +64,7 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
     values: list[dict[str, Any]] = []
     table = []
     counts = set()
+    shown: list[Row] = []
     groups = [group for group in groups if group.row(FUSED) and group.row(PER_HEAD)]
     batches, lengths = _spread(g.problem.batch for g in groups), _spread(g.problem.seq_len for g in groups)
     drawn = [group for group in groups if group.problem.batch in batches and group.problem.seq_len in lengths]
@@ -75,27 +76,29 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
         p = group.problem
         better = "fused" if paired.high < 1 else "per head" if paired.low > 1 else "no difference shown"
         ids = f"{fused.record.cell_id} {per_head.record.cell_id}"
+        doubts = "; ".join(dict.fromkeys(map(validity, (fused, per_head))))
         values.append({
             "x": p.seq_len, "y": p.batch, "value": paired.ratio, "chosen": False,
-            "text": f"{paired.ratio:.2f}" + ("" if better != "no difference shown" else " ="),
+            "text": marked(f"{paired.ratio:.2f}" + ("" if better != "no difference shown" else " ="), fused, per_head),
             "about": f"batch {p.batch}, seq_len {p.seq_len}: fused takes {interval(paired)} of the time per head, "
-                     f"{paired.n} pairs; {better}; cell_ids {ids}",
+                     f"{paired.n} pairs; {better}; {doubts}; cell_ids {ids}",
         })  # fmt: skip
         counts.add(paired.n)
-        table.append((str(p.batch), str(p.seq_len), interval(paired), str(paired.n), better, ids))
+        table.append((str(p.batch), str(p.seq_len), interval(paired), str(paired.n), better, doubts, ids))
+        shown += [fused, per_head]
     if len(values) < 2:
         return None
     left = len(groups) - len(drawn)
     cut = f" {left} sizes between are not drawn; the last page has all rows." if left else ""
     setting = f"d{rest.d_model} {rest.n_head}x{rest.head_dim} {rest.dtype} {rest.direction}, {device}"
     title = f"Time of one fused matmul over one per head: {setting}"
-    heads = ("batch", "seq_len", "ratio", "pairs", "faster", "cell_ids")
+    heads = ("batch", "seq_len", "ratio", "pairs", "faster", "validity", "cell_ids")
     return Chart(
         name,
         title,
         f"{FUSED} over {PER_HEAD}, {n_of(counts)} pairs: blue (below 1) fused is faster, orange per "
         f"head, grey the same; "
-        f"= where the 95 % interval holds 1. Colours are even in the logarithm.{cut}",
+        f"= where the 95 % interval holds 1. Colours are even in the logarithm.{cut}{in_doubt(shown)}",
         charts.heat(values, "seq_len (tokens)", "batch", "ratio of times", around_one=True),
         Table(f"{title}: ratios", heads, table, frozenset(heads[:4]), folded=True),
     )

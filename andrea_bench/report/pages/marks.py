@@ -59,6 +59,12 @@ def validity(row: Row) -> str:
     return f"{row.record.validity.verdict}: {doubts}" if doubts else row.record.validity.verdict
 
 
+def in_doubt(rows: Iterable[Row]) -> str:
+    """For a caption: what the mark of `marked` means, where one of the rows has it."""
+    doubted = any(row.record.validity.verdict != "valid" for row in rows)
+    return " ! marks a time in doubt; its row of the table says why." if doubted else ""
+
+
 def about(row: Row) -> str:
     """What a mark says of itself: exact figures, n, what is in doubt, and where to find it."""
     record = row.record

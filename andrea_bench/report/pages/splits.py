@@ -11,7 +11,17 @@ from andrea_bench.models import DEFAULT_MODEL, find_model
 from andrea_bench.problem import Problem
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, MeasuredRun, Page, Part, Subject, Table
-from andrea_bench.report.pages.marks import INTERVALS, about, anchor, by_run, fastest, samples
+from andrea_bench.report.pages.marks import (
+    INTERVALS,
+    about,
+    anchor,
+    by_run,
+    fastest,
+    in_doubt,
+    marked,
+    samples,
+    validity,
+)
 from andrea_bench.report.rows import Row
 from andrea_bench.report.words import ABSENT, duration, percent, rate, significant
 
@@ -19,7 +29,7 @@ SUITES = ("attention", "layer", "projection", "output", "decode")
 MOST_MAPS = 8
 SPLIT = ("d_model", "n_head", "head_dim")
 OPTIONS = ("--model", "--config", "--axis")
-HEADS = ("n_head", "head_dim", "kernel", "time", "rate", "of the ceiling", "chosen", "cell_id")
+HEADS = ("n_head", "head_dim", "kernel", "time", "rate", "of the ceiling", "chosen", "validity", "cell_id")
 
 
 def splits(subject: Subject) -> Page:
@@ -65,10 +75,10 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
         mark = (n_head, head_dim) == chosen
         values.append({
             "x": head_dim, "y": n_head, "value": row.tflops, "chosen": mark, "about": about(row),
-            "text": duration(row.median_us) + (f"\n{share}" if share != ABSENT else ""),
+            "text": marked(duration(row.median_us), row) + (f"\n{share}" if share != ABSENT else ""),
         })  # fmt: skip
         table.append((str(n_head), str(head_dim), row.record.kernel, duration(row.median_us), rate(row.tflops),
-                      share, "chosen" if mark else "", row.record.cell_id))  # fmt: skip
+                      share, "chosen" if mark else "", validity(row), row.record.cell_id))  # fmt: skip
     title = (
         f"{op} ({suite}), width {one.d_model}: batch {one.batch}, seq_len {one.seq_len}, {one.dtype}, "
         f"{one.direction}, {device}"
@@ -76,12 +86,12 @@ def _map(run: MeasuredRun, key: tuple[str, str, str, Problem], cells: dict[tuple
     top = "no ceiling is known here"
     if known and ceiling:
         top = f"percent of the ceiling, {significant(ceiling)} TFLOP/s by {known.source}"
-    marked = " A frame marks the split that the sweep was asked for." if any(v["chosen"] for v in values) else ""
+    framed = " A frame marks the split that the sweep was asked for." if any(v["chosen"] for v in values) else ""
     return Chart(
         name,
         title,
         f"The fastest kernel of each split: its median time, coloured by useful TFLOP/s (lighter is better); {top}; "
-        f"{samples(list(cells.values()))}, {INTERVALS}.{marked}",
+        f"{samples(list(cells.values()))}, {INTERVALS}.{framed}{in_doubt(cells.values())}",
         charts.heat(values, "head_dim", "n_head", "TFLOP/s", around_one=False),
         Table(
             f"{title}: figures", HEADS, table, frozenset({"n_head", "head_dim", "time", "rate", "of the ceiling"}), True
