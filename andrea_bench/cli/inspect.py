@@ -40,7 +40,7 @@ OF_MODULE = {"signature": "--signature", "constexprs": "--constexpr", "grid": "-
 @click.option("--constexpr", "constexprs", multiple=True, metavar="NAME=VALUE", help="Its constants; repeatable.")
 @click.option("--num-warps", type=int, default=4, show_default=True, help="With --module.")
 @click.option("--num-stages", type=int, default=3, show_default=True, help="With --module.")
-@click.option("--useful-mma-flops", type=int, default=0, metavar="N",
+@click.option("--useful-mma-flops", type=click.IntRange(min=0), default=0, metavar="N",
               help="With --module: matrix FLOPs of a block that are useful, in one iteration of its loop.")  # fmt: skip
 @click.option("--grid", metavar="X,Y,Z", help="With --module: its blocks, for waves and tail.")
 @click.option("--dump", nargs=2, metavar="WHAT DIR", help="Write ttir, ttgir, ptx, sass, cubin or log into DIR.")

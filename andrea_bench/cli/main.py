@@ -100,8 +100,19 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if _made_of_interrupt(error):
+            _say("interrupted")
+            return 130
         _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
         return 4
+
+
+def _made_of_interrupt(error: BaseException) -> bool:
+    """Whether an interrupt is behind an error: compiled code that is being imported raises one of its own for it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _say(text: str) -> None:

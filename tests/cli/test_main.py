@@ -1,0 +1,23 @@
+"""The command line as a whole: what an error becomes."""
+
+import pytest
+
+from andrea_bench.cli.main import main
+
+
+@pytest.mark.parametrize(("cause", "code", "says"), [(KeyboardInterrupt, 130, "interrupted"), (None, 4, "internal")])
+def test_an_error_that_was_made_of_an_interrupt_is_one(
+    cause: type[BaseException] | None, code: int, says: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def fails(name: str) -> None:
+        try:
+            if cause:
+                raise cause
+        except KeyboardInterrupt as error:
+            raise SystemError("initialization of _C raised unreported exception") from error
+        raise SystemError("another")
+
+    monkeypatch.setattr("andrea_bench.cli.params.find_model", fails)
+    assert main(["params"]) == code
+    assert says in capsys.readouterr().err
