@@ -76,7 +76,8 @@ def _map(device: str, rest: Problem, groups: list[GroupRows], name: str) -> Char
         p = group.problem
         better = "fused" if paired.high < 1 else "per head" if paired.low > 1 else "no difference shown"
         ids = f"{fused.record.cell_id} {per_head.record.cell_id}"
-        doubts = "; ".join(dict.fromkeys(map(validity, (fused, per_head))))
+        doubted = [row for row in (fused, per_head) if row.record.validity.verdict != "valid"]
+        doubts = "; ".join(f"{row.record.kernel} {validity(row)}" for row in doubted) or "valid"
         values.append({
             "x": p.seq_len, "y": p.batch, "value": paired.ratio, "chosen": False,
             "text": marked(f"{paired.ratio:.2f}" + ("" if better != "no difference shown" else " ="), fused, per_head),
