@@ -75,6 +75,8 @@ def inspect_command(
         raise BadInput(f"{unfit[0]} belongs to --module")
     options = _options(**{name: given[name] for name in ("dump", "time_limit_s", "jobs", "no_cache")})
     if module:
+        if baseline and not given["useful_mma_flops"] and any(f.useful_mma_flops for f in baseline.facts):
+            raise BadInput("the baseline was saved with --useful-mma-flops, and wasted width counts by it; repeat it")
         facts = _of_module(module, names or _gpus_of(baseline) or list(DEFAULT_GPUS), options, given)
     elif baseline and not names and request == AxisRequest():
         facts = _as_in(baseline, only, options)
@@ -213,6 +215,10 @@ def _of_module(module: str, gpus: list[str], options: "Options", given: dict[str
         "useful_mma_flops": given["useful_mma_flops"],
     }  # fmt: skip
     facts = [compile_facts(function, gpu=gpu, options=options, **asked) for gpu in gpus]
+    for one in facts:
+        if one.mma_efficiency is not None and one.mma_efficiency > 1:
+            raise BadInput(f"--useful-mma-flops {asked['useful_mma_flops']} is more than the "
+                           f"{one.issued_mma_flops:.0f} that are issued on {one.gpu}")  # fmt: skip
     _say_what_is_assumed(user_launch(function, **asked))
     return facts
 
@@ -263,7 +269,8 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
     from andrea_bench.inspect import gate, summary
     from andrea_bench.kernel import kernels
 
-    present = {kernel.name for kernel in kernels() if kernel.launches} if any(f.problem for f in base.facts) else set()
+    directions = {f.problem.direction for f in base.facts if f.problem}
+    present = {kernel.name for kernel in kernels() if kernel.launches and directions & set(kernel.directions)}
     uncovered = sorted(present - _kernels_of(base) - _kernels_of(head))
     result = gate.compare(base, head, uncovered)
     decided(result.exit_code)

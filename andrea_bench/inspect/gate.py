@@ -94,7 +94,7 @@ def compare(base: FactsDocument, head: FactsDocument, uncovered: Iterable[str] =
     for kernel in uncovered:
         named = Facts(kernel=kernel, gpu="all", compute_capability="")
         findings.append(
-            _finding(named, "kernel", None, kernel, "extra", "no GPU of the baseline has it; --save adds it")
+            _finding(named, "kernel", None, kernel, "extra", "not in the baseline; --save without --check adds it")
         )
     order = ("missing", "worse", "better", "extra", "note")
     findings.sort(key=lambda f: order.index(f.severity))

@@ -69,7 +69,9 @@ def _model(keys: Keys, name: str, part: str | None) -> Model:
     fields |= reader(keys)
     if experts:
         fields["uncounted"] = f"{experts} {keys.content[experts]}: mixtures of experts are not counted"
-    model = Model(name=name, source="its config.json", dtype=dtype, **fields)
+    said = next(filter(None, map(keys.text, DTYPE)), None)
+    note = f"dtype {said} is none of {', '.join(DTYPES)}" if said and dtype is None else None
+    model = Model(name=name, source="its config.json", dtype=dtype, note=note, **fields)
     try:
         model.problem()
     except BadInput as error:

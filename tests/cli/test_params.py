@@ -67,6 +67,9 @@ def test_the_kv_cache_is_counted_in_the_files_dtype_unless_another_is_asked_for(
         (row,) = json.loads(out)["models"]
         # K and V of 12 layers of 12 heads, 64 wide.
         assert (code, row["dtype"], row["kv_cache_bytes_per_token"]) == (0, dtype, 2 * 12 * 12 * 64 * nbytes)
+        assert row["note"] is None
+    file.write_text(json.dumps(content | {"torch_dtype": "float8_e4m3fn"}))
+    assert "note: dtype float8_e4m3fn is none of float32, " in params("--model", str(file))[1]
 
 
 def test_axes_make_several_models_and_the_illegal_ones_are_listed(params: Any) -> None:

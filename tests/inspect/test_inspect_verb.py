@@ -152,7 +152,8 @@ def test_strict_counts_compiler_errors(
 ):
     """One file, two kernels in a row: the good one goes on, --strict makes the other's error count."""
     # What the file registers must not stay for other tests of this process.
-    monkeypatch.setattr("andrea_bench.kernel._REGISTRY", dict(registry._REGISTRY))
+    known = {(kernel.op, kernel.name): kernel for kernel in registry.kernels()}  # all, or none would be there later
+    monkeypatch.setattr("andrea_bench.kernel._REGISTRY", known)
     kernels = tmp_path / "mine.py"
     kernels.write_text(
         "import sys\n"
@@ -248,3 +249,17 @@ def test_waste_of_ones_own_kernel_counts_by_what_is_said_to_be_useful(
     code, out, _ = inspect(PADDED, "--check", saved)
     assert code == 1 and "1.111 -> 1.778 matrix FLOPs issued for each useful one" in " ".join(out.split())
     assert run(capsys, "--useful-mma-flops", "1")[0] == 2
+    code, _, err = inspect(EXACT, "--useful-mma-flops", "0", "--check", saved)
+    assert code == 2 and "repeat it" in err
+    code, _, err = inspect(EXACT, "--useful-mma-flops", str(2 * USEFUL_72))
+    assert code == 2 and f"{2 * USEFUL_72} is more than the {USEFUL_72 * 80 // 72} that are issued on rtx_4090" in err
+
+
+def test_kernels_that_the_baseline_could_hold_and_does_not_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    saved = str(tmp_path / "facts.json")
+    assert run(capsys, "--gpu", "rtx_4090", "-a", "head_dim=64", "--kernel", "triton_exact", "--save", saved)[0] == 0
+    code, out, _ = run(capsys, "--check", saved)
+    assert code == 0 and "triton_padded on all: kernel: not in the baseline; --save without --check adds it" in out
+    assert "triton_decode" not in out  # of another direction than the baseline's Problems
