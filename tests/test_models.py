@@ -217,6 +217,7 @@ def test_nested_configurations_give_their_text_part_or_the_named_one(tmp_path: P
         ({"dtype": "float16"}, "float16"),
         ({"torch_dtype": "float8_e4m3fn"}, None),
         ({}, None),
+        ({"dtype": "float8_e4m3fn", "hidden_size": None, "text_config": {}}, None),
         ({"dtype": "bfloat16", "hidden_size": None, "text_config": {}}, "bfloat16"),
         (
             {"dtype": "bfloat16", "hidden_size": None, "text_config": {"hidden_size": 256, "dtype": "float32"}},
@@ -227,7 +228,8 @@ def test_nested_configurations_give_their_text_part_or_the_named_one(tmp_path: P
 def test_the_dtype_is_what_the_file_says(tmp_path: Path, keys: dict[str, object], dtype: str | None) -> None:
     if "text_config" in keys:
         keys = keys | {"text_config": json.loads(config(tmp_path).read_text()) | dict(keys["text_config"])}  # type: ignore[call-overload]
-    assert read_model(config(tmp_path, **keys)).dtype == dtype
+    model = read_model(config(tmp_path, **keys))
+    assert model.dtype == dtype and ("float8" in (model.note or "")) == ("float8" in str(keys))
 
 
 def test_whispers_encoder_is_a_part_of_its_own() -> None:

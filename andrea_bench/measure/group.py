@@ -122,15 +122,16 @@ def _make_ready(
     results = prepared.outputs_and_gradients()
     cell.record.compile_seconds = time.perf_counter() - started
     if changed := [name for name, tensor in inputs[kernel.op].items() if tensor._version != versions[name]]:
-        for name, tensor in make_inputs(kernel.op, problem, device=task.device, seed=seed).items():
-            inputs[kernel.op][name].copy_(tensor)  # as the other kernels, which hold them, shall see them
-        cell.fail("wrong", f"changes its input {changed[0]} in place: its next call would see another")
-        return
-    wrong = _wrong(cell.record, references[reference], *results)
+        wrong: str | None = f"changes its input {changed[0]} in place: its next call would see another"
+    else:
+        wrong = _wrong(cell.record, references[reference], *results)
     del results
     if wrong is None and (again := _wrong(cell.record, references[reference], *prepared.outputs_and_gradients())):
         wrong = f"at its second call alone, as if it added to what the first one left: {again}"
     if wrong:
+        # It may have written into them, unseen by torch's counts; the other kernels hold them.
+        for name, tensor in make_inputs(kernel.op, problem, device=task.device, seed=seed).items():
+            inputs[kernel.op][name].data.copy_(tensor)
         cell.fail("wrong", wrong)
         return
     cell.record.selected_backend = prepared.work.backend or selected_backend(prepared.call, task.device)

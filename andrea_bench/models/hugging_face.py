@@ -8,7 +8,7 @@ from andrea_bench.errors import BadInput, unknown_name
 from andrea_bench.models.families import D_MODEL, FAMILIES, unknown_family, whisper_encoder
 from andrea_bench.models.keys import Keys
 from andrea_bench.models.model import Model
-from andrea_bench.problem import DTYPES, Dtype
+from andrea_bench.problem import DTYPES
 
 TOWERS = ("text_config", "vision_config")
 DTYPE = ("dtype", "torch_dtype")  # the second is the older name; nested files often hold it in their outer part alone
@@ -51,7 +51,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _model(keys: Keys, name: str, part: str | None) -> Model:
     family = keys.text("model_type")
-    dtype = _dtype(keys)
+    said = _dtype(keys)
     towers = [tower for tower in TOWERS if isinstance(keys.content.get(tower), dict)]
     whisper = family == "whisper"
     known = ["decoder", "encoder"] if whisper else towers
@@ -62,14 +62,14 @@ def _model(keys: Keys, name: str, part: str | None) -> Model:
         # An inner part without a model_type is the outer family's.
         keys = Keys({"model_type": family, **keys.content[part]}, within=part)
         family = keys.text("model_type")
-        dtype = _dtype(keys) or dtype
+        said = _dtype(keys) or said
     reader = whisper_encoder if whisper and part == "encoder" else FAMILIES.get(family or "", unknown_family)
     experts = next((key for key in EXPERTS if keys.content.get(key)), None)
     fields: dict[str, Any] = {"count_scope": f"{part} alone"} if part else {}
     fields |= reader(keys)
     if experts:
         fields["uncounted"] = f"{experts} {keys.content[experts]}: mixtures of experts are not counted"
-    said = next(filter(None, map(keys.text, DTYPE)), None)
+    dtype = next((known for known in DTYPES if known == said), None)
     note = f"dtype {said} is none of {', '.join(DTYPES)}" if said and dtype is None else None
     model = Model(name=name, source="its config.json", dtype=dtype, note=note, **fields)
     try:
@@ -79,7 +79,6 @@ def _model(keys: Keys, name: str, part: str | None) -> Model:
     return model
 
 
-def _dtype(keys: Keys) -> Dtype | None:
-    """What the weights are stored in; None where the file says nothing, or a type that is none of DTYPES."""
-    said = {keys.text(name) for name in DTYPE}
-    return next((dtype for dtype in DTYPES if dtype in said), None)
+def _dtype(keys: Keys) -> str | None:
+    """What the file says that the weights are stored in, known here or not; None where it says nothing."""
+    return next(filter(None, map(keys.text, DTYPE)), None)

@@ -31,6 +31,7 @@ def make_task(*members: tuple[str, str], problem: Problem = SMALL, **protocol: o
         ("wrong_mask", "wrong", "relative error"),
         ("not_a_number", "wrong", "not finite"),
         ("changes_its_input", "wrong", "changes its input q in place"),
+        ("changes_its_input_unseen", "wrong", "at its second call alone"),
         ("adds_to_what_it_left", "wrong", "at its second call alone"),
         ("out_of_memory", "out_of_memory", "RuntimeError"),
         ("cuda_out_of_memory", "out_of_memory", "OutOfMemoryError"),
