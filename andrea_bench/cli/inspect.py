@@ -84,7 +84,9 @@ def inspect_command(
         facts = _of_kernels(request, names or list(DEFAULT_GPUS), only, options)
     document = FactsDocument(compilers=toolchain.compiler_versions(), facts=facts)
     code = _gate(baseline, document, markdown_file, as_json) if baseline else _exit_code(facts, strict)
-    if save:
+    if save and check and code and save.resolve() == check.resolve():
+        note(f"{save} stays as it was: renewed, it would let through what is worse; --save alone accepts that")
+    elif save:
         write_facts(save, document)
         note(f"wrote {save}: {len(facts)} entries")
     if not baseline:
@@ -268,6 +270,7 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
     from andrea_bench.cli.console import console, decided, print_json
     from andrea_bench.inspect import gate, summary
     from andrea_bench.kernel import kernels
+    from andrea_bench.store import write_whole
 
     directions = {f.problem.direction for f in base.facts if f.problem}
     present = {kernel.name for kernel in kernels() if kernel.launches and directions & set(kernel.directions)}
@@ -277,7 +280,7 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
     if markdown_file:
         changes = [f"compiler changed: {change}" for change in result.compiler_changes()]
         text = summary.markdown([summary.findings_table(result)], before=changes)
-        markdown_file.write_text(text, encoding="utf-8")
+        write_whole(markdown_file, text.encode())
     if as_json:
         print_json(msgspec.to_builtins(result))
     else:
@@ -327,10 +330,11 @@ def _rich(table: "Table") -> Any:
 
 def _write_markdown(path: Path, facts: Sequence["Facts"]) -> None:
     from andrea_bench.inspect import summary
+    from andrea_bench.store import write_whole
 
     after = [*summary.refusals(facts), summary.CAPTION, *summary.sentences(facts)]
     text = summary.markdown(summary.tables(facts), after=after)
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text.encode())
 
 
 @contextmanager

@@ -154,12 +154,8 @@ class Device:
 
         Process ids are the host's; in a container they need not be the ones seen there.
         """
-        try:
-            running = self._ask("nvmlDeviceGetComputeRunningProcesses", self._own)
-        except Absent as error:
-            if error.code != FUNCTION_NOT_FOUND:
-                raise
-            running = self._ask("nvmlDeviceGetComputeRunningProcesses_v2", self._own)
+        calls = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"
+        running = self._ask_either(*calls, self._own)
         return [{"pid": int(p.pid), "used_memory_bytes": p.usedGpuMemory} for p in running]
 
     # ---- single readings ------------------------------------------------------------------------------
@@ -169,6 +165,15 @@ class Device:
         except Absent as error:
             self.lost = self.lost or error.code == GPU_IS_LOST
             raise
+
+    def _ask_either(self, newer: str, older: str, *arguments: Any) -> Any:
+        """The newer of two calls for the same, the older one where the driver has only that."""
+        try:
+            return self._ask(newer, *arguments)
+        except Absent as error:
+            if error.code != FUNCTION_NOT_FOUND:
+                raise
+            return self._ask(older, *arguments)
 
     def _text(self, call: str, handle: Any) -> str | None:
         try:
@@ -185,12 +190,8 @@ class Device:
         return float(self._ask("nvmlDeviceGetPcieThroughput", self._whole(), counter)) / 1e6
 
     def _temperature(self) -> int:
-        try:
-            return int(self._ask("nvmlDeviceGetTemperatureV", self._card, TEMPERATURE_GPU))
-        except Absent as error:
-            if error.code != FUNCTION_NOT_FOUND:
-                raise
-            return int(self._ask("nvmlDeviceGetTemperature", self._card, TEMPERATURE_GPU))
+        calls = "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"
+        return int(self._ask_either(*calls, self._card, TEMPERATURE_GPU))
 
     def _performance_state(self) -> str:
         state = self._ask("nvmlDeviceGetPerformanceState", self._card)
@@ -199,13 +200,8 @@ class Device:
         return f"P{state}"
 
     def _event_reasons(self) -> list[str]:
-        try:
-            mask = self._ask("nvmlDeviceGetCurrentClocksEventReasons", self._card)
-        except Absent as error:
-            if error.code != FUNCTION_NOT_FOUND:
-                raise
-            mask = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", self._card)
-        return event_reasons(mask)
+        calls = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+        return event_reasons(self._ask_either(*calls, self._card))
 
     def _utilisation(self) -> Readings:
         names = ("gpu_utilisation_percent", "memory_utilisation_percent")

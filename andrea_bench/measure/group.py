@@ -40,12 +40,13 @@ class _Cell:
         self.record = record
         self.prepared: Prepared | None = None
         self.call: Callable[[], Any] | None = None
+        self.expected: Expected | None = None  # None where nothing was compared
 
     def fail(self, status: Status, reason: str) -> None:
         """Give the cell its status and let go of its tensors, so that later cells have the memory."""
         self.record.status = status
         self.record.reason = " ".join(reason.split())[:500] or status
-        self.prepared = self.call = None
+        self.prepared = self.call = self.expected = None
         self.record.samples_us, self.record.host_us = [], []
         self.record.order, self.record.block, self.record.round = [], [], []
         self.record.timing_mode = self.record.cache = None
@@ -67,7 +68,7 @@ def measure_group(
 
 
 def _check(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) -> None:
-    """Make every cell ready that can be. Inputs and references are let go of afterwards."""
+    """Make every cell ready that can be."""
     inputs: dict[str, Mapping[str, Any]] = {}
     references: dict[tuple[str, str | None], Expected] = {}
     for cell in cells:
@@ -136,8 +137,17 @@ def _make_ready(
         return
     cell.record.selected_backend = prepared.work.backend or selected_backend(prepared.call, task.device)
     cell.record.peak_memory_bytes = peak_memory_bytes(prepared.call, task.device)
-    cell.prepared = prepared
+    cell.prepared, cell.expected = prepared, references[reference]
     cell.call = clock.prepare(prepared.call)
+
+
+def _check_again(cell: _Cell) -> None:
+    """Compare what the timed call gives after all samples: a replayed graph is another call than the one that was
+    checked, and a kernel may go wrong with what it counts or keeps."""
+    if cell.prepared is None or cell.expected is None:
+        return
+    if wrong := _wrong(cell.record, cell.expected, *cell.prepared.outputs_and_gradients(cell.call)):
+        cell.fail("wrong", f"right before it was timed, not after {len(cell.record.samples_us)} samples: {wrong}")
 
 
 def _wrong(
@@ -169,6 +179,9 @@ def _time(cells: list[_Cell], task: Task, clock: Clock, watch: Watch | None, hea
             break
         time.sleep(THROTTLE_PAUSE_S * (attempt + 1))
     for cell in cells:
+        if cell.call is not None:
+            heartbeat(cell.index, "check")
+            _attempt(cell, _check_again)
         if cell.call is not None:
             _finish(cell, task, clock, observation, why)
             if watch and watch.gpu and task.protocol.energy_window_s > 0:

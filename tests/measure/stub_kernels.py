@@ -46,6 +46,27 @@ def adds_to_what_it_left(q, k, v, causal):
     return LEFT[0]
 
 
+BUFFERS: dict[tuple[torch.Size, torch.device], torch.Tensor] = {}
+
+
+def resets_at_launch_only(q, k, v, causal):
+    """A graph's replays add to what the one before left: what resets it is not captured."""
+    left = BUFFERS.setdefault((q.shape, q.device), torch.zeros_like(q)).detach()
+    if not torch.cuda.is_current_stream_capturing():
+        left.zero_()
+    return left.add_(good(q, k, v, causal))
+
+
+RIGHT_CALLS = 0
+
+
+def wrong_later(q, k, v, causal):
+    """Right as often as it is checked before it is timed."""
+    global RIGHT_CALLS
+    RIGHT_CALLS += 1
+    return good(q, k, v, causal) + (RIGHT_CALLS > 2)
+
+
 def broken(q, k, v):
     raise RuntimeError("a compiler\n[/] crashed [red]here")
 
