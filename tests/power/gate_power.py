@@ -29,7 +29,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from injection import HEAD_DIM, KERNELS, N_HEAD, SEQ_LENS, SLOWED, START, SUITE, Injected, NotReached, TrialRepository
+from injection import (
+    HEAD_DIM,
+    KERNELS,
+    N_HEAD,
+    SEQ_LENS,
+    SLOWED,
+    START,
+    SUITE,
+    Depths,
+    Injected,
+    NotReached,
+    TrialRepository,
+)
 from injection import calibrate as calibrate_injection
 from medians import MEDIANS, record_medians, replayed
 from table import print_table
@@ -100,7 +112,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="andrea-bench-power-") as folder:
             repository = TrialRepository(Path(folder))
             for row in chosen:
-                measure_row(repository, row, options.gates, options.pairs or 30, results)
+                measure_row(repository, row, options.gates, options.pairs or 30, results, options.start)
     if options.replay:
         for slowdown in (0.0, 0.05):
             found = replayed(options.medians, slowdown, options.replayed_gates)
@@ -115,6 +127,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--gates", type=int, default=0, help="gates of each row that there shall be in the end")
     parser.add_argument("--row", choices=[row.name for row in ROWS], action="append")
     parser.add_argument("--pairs", type=int, help="of a check of extra work (30), or of --record-medians (60)")
+    parser.add_argument(
+        "--start",
+        type=depths,
+        metavar="SEQ_LEN=DEPTH,...",
+        help="where checks of extra work begin, instead of the depths of the last one stored",
+    )
     parser.add_argument("--replay", action="store_true", help="replay the rule on the pairs of --medians")
     parser.add_argument("--replayed-gates", type=int, default=2000)
     parser.add_argument("--medians", type=Path, default=MEDIANS, metavar="FILE")
@@ -129,7 +147,17 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def measure_row(repository: TrialRepository, row: Row, gates: int, check_pairs: int, results: Results) -> None:
+def depths(text: str) -> dict[int, int]:
+    """`64=616,128=1352` as a depth for each seq_len of the gates."""
+    found = {int(name): int(value) for name, value in (part.split("=") for part in text.split(","))}
+    if set(found) != set(SEQ_LENS):
+        raise argparse.ArgumentTypeError(f"name a depth for each of {SEQ_LENS}")
+    return found
+
+
+def measure_row(
+    repository: TrialRepository, row: Row, gates: int, check_pairs: int, results: Results, start: Depths | None = None
+) -> None:
     """Gates of a row until there are so many; none where its slowdown can't be shown."""
     missing = range(len(results.rows(row.name, "gate")), gates)
     if not missing:
@@ -137,7 +165,7 @@ def measure_row(repository: TrialRepository, row: Row, gates: int, check_pairs: 
     head, injected = START, []
     if row.slowdown:
         try:
-            injected = calibrated(repository, row, check_pairs, results)
+            injected = calibrated(repository, row, check_pairs, results, start)
         except NotReached as error:
             print(f"{row.name}: refused: {error}", file=sys.stderr)
             return
@@ -154,16 +182,19 @@ def measure_row(repository: TrialRepository, row: Row, gates: int, check_pairs: 
         print(f"{row.name} gate {number + 1} of {gates}: {said}", flush=True)
 
 
-def calibrated(repository: TrialRepository, row: Row, check_pairs: int, results: Results) -> list[Injected]:
-    """The extra work of a row, checked anew; the depth that an earlier check found is where it starts."""
+def calibrated(
+    repository: TrialRepository, row: Row, check_pairs: int, results: Results, start: Depths | None
+) -> list[Injected]:
+    """The extra work of a row, checked anew; checks begin at `start`, or at the depths that an earlier one found."""
     earlier = results.rows(row.name, "calibration")
-    depths = {one["seq_len"]: one["depth"] for one in earlier[-1]["injected"]} if earlier else None
+    if start is None and earlier:
+        start = {one["seq_len"]: one["depth"] for one in earlier[-1]["injected"]}
     started = time.monotonic()
 
     def report(text: str) -> None:
         print(f"{row.name}: {text}", flush=True)
 
-    injected = calibrate_injection(repository, row.slowdown, depths, check_pairs, report)
+    injected = calibrate_injection(repository, row.slowdown, start, check_pairs, report)
     results.append(
         row.name, "calibration", aim=row.slowdown, injected=[asdict(one) for one in injected],
         seconds=time.monotonic() - started, commit=repository.commit,

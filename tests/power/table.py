@@ -51,7 +51,7 @@ def _line(name: str, gates: Gates) -> str:
     if gates[0]["injected"]:
         found = f" (found in {counts['found']}, another cell slower in {counts['wrongly slower']})"
     return (
-        f"| {name} | {gates[0]['allowance']} | {_injected(gates[-1]['injected'])} | {len(gates)} | {told} | {took} | "
+        f"| {name} | {gates[0]['allowance']} | {_injected(gates)} | {len(gates)} | {told} | {took} | "
         f"{target}{found} | {yes} |"
     )
 
@@ -69,11 +69,26 @@ def counted(gates: Gates) -> Counter[str]:
     return counts
 
 
-def _injected(injected: Gates) -> str:
-    return "; ".join(
-        f"{100 * one['slowdown']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f}) at seq_len {one['seq_len']}"
-        for one in injected
-    )
+def _injected(gates: Gates) -> str:
+    """What each check of extra work showed, and what the gates after it did: the median of their ratios."""
+    checks: dict[str, Gates] = {}
+    for gate in gates:
+        checks.setdefault("; ".join(map(_shown, gate["injected"])), []).append(gate)
+    if set(checks) == {""}:
+        return ""
+    return "<br>".join(f"{len(after)} gates: {shown}; they saw {_seen(after)}" for shown, after in checks.items())
+
+
+def _shown(one: dict[str, Any]) -> str:
+    interval = f"{100 * one['low']:.1f} to {100 * one['high']:.1f}"
+    return f"{100 * one['slowdown']:.1f} % ({interval}) at seq_len {one['seq_len']}"
+
+
+def _seen(gates: Gates) -> str:
+    ratios: dict[int, list[float]] = {}
+    for cell in (cell for gate in gates for cell in gate["cells"] if cell["slowed"]):
+        ratios.setdefault(cell["seq_len"], []).append(cell["ratio"])
+    return " and ".join(f"{100 * (median(found) - 1):.1f} %" for _, found in sorted(ratios.items()))
 
 
 def _replay_line(row: dict[str, Any]) -> str:
