@@ -33,7 +33,7 @@ def make_task(*members: tuple[str, str], problem: Problem = SMALL, **protocol: o
         ("changes_its_input", "wrong", "changes its input q in place"),
         ("changes_its_input_unseen", "wrong", "at its second call alone"),
         ("adds_to_what_it_left", "wrong", "at its second call alone"),
-        ("wrong_later", "wrong", "right before it was timed, not after 6 samples: relative error"),
+        ("wrong_later", "wrong", "right before it was timed, not after 10 samples: relative error"),
         ("out_of_memory", "out_of_memory", "RuntimeError"),
         ("cuda_out_of_memory", "out_of_memory", "OutOfMemoryError"),
         ("broken", "error", "RuntimeError: a compiler [/] crashed [red]here"),
@@ -57,7 +57,7 @@ def test_what_is_compared_after_the_samples_is_what_was_timed() -> None:
     clock.prepare = lambda call: prepare(lambda: call() * 1.5)  # type: ignore[method-assign]
     (record,) = measure_group(make_task(stub("good")), clock)
     assert record.status == "wrong"
-    assert (record.reason or "").startswith("right before it was timed, not after 6 samples: relative error")
+    assert (record.reason or "").startswith("right before it was timed, not after 10 samples: relative error")
     assert record.samples_us == []
 
 

@@ -75,10 +75,11 @@ class Injected:
         enough = self.pairs >= least_units(0.95, paired=True)
         return enough and aim / 2 < self.low and self.high <= aim + TOLERANCE
 
-    @property
-    def half_width(self) -> float:
-        """Of the interval."""
-        return (self.high - self.low) / 2
+    def to_hold(self, aim: float) -> float:
+        """The slowdown at which an interval as wide as this one would hold: the aim itself where the tolerance allows
+        it, else less, but not below the middle of what holds."""
+        half_width = (self.high - self.low) / 2
+        return aim if half_width <= TOLERANCE else max(aim - half_width, (aim / 2 + aim + TOLERANCE) / 2)
 
     def told(self) -> str:
         """In a line."""
@@ -195,10 +196,7 @@ def calibrate(
         held |= {one.seq_len: one for one in found if one.holds(aim)}
         if len(held) == len(SEQ_LENS):
             return [held[seq_len] for seq_len in SEQ_LENS]
-        depths = {
-            n: held[n].depth if n in held else nearer(known, aim - max(0.0, known[-1].half_width - TOLERANCE))
-            for n, known in seen.items()
-        }
+        depths = {n: held[n].depth if n in held else nearer(known, known[-1].to_hold(aim)) for n, known in seen.items()}
     raise NotReached(
         f"no more than {100 * aim:g} %, and at least half, could not be shown to within {100 * TOLERANCE:g} points: "
         f"the machine is too noisy for {check_pairs} pairs ({'; '.join(one.told() for one in found)})"
