@@ -12,7 +12,7 @@ import click
 import andrea_bench.cli
 from andrea_bench.errors import AndreaError
 
-NOT_VERBS = {"main", "options", "console"}
+NOT_VERBS = {"main", "options", "console", "own_kernel"}
 
 
 class Verbs(click.Group):
