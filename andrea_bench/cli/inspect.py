@@ -43,7 +43,8 @@ OF_MODULE = {"signature": "--signature", "constexprs": "--constexpr", "grid": "-
               help="With --module: matrix FLOPs of a block that are useful, in one iteration of its loop.")  # fmt: skip
 @click.option("--grid", metavar="X,Y,Z", help="With --module: its blocks, for waves and tail.")
 @click.option("--dump", nargs=2, metavar="WHAT DIR", help="Write ttir, ttgir, ptx, sass, cubin or log into DIR.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the Facts as a baseline.")
+@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", 
+              help="Write the Facts as a baseline; --check's own file only where nothing got worse.")  # fmt: skip
 @click.option("--check", type=click.Path(path_type=Path), metavar="FILE",
               help="Compare with a baseline; exit 1 where something got worse.")  # fmt: skip
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), metavar="FILE", help="Also as Markdown.")
@@ -61,6 +62,7 @@ def inspect_command(
     from andrea_bench.cli.own_kernel import facts_of_module
     from andrea_bench.inspect import toolchain
     from andrea_bench.inspect.document import FactsDocument, read_facts, write_facts
+    from andrea_bench.report.words import counted
 
     toolchain.triton_module()
     for path in (save, markdown_file):  # before the work, not after it
@@ -88,7 +90,7 @@ def inspect_command(
         note(f"{save} stays as it was: renewed, it would let through what is worse; --save alone accepts that")
     elif save:
         write_facts(save, document)
-        note(f"wrote {save}: {len(facts)} entries")
+        note(f"wrote {save}: {counted(len(facts), 'entry')}")
     if not baseline:
         if as_json:
             print_json(document.document())
@@ -214,6 +216,7 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
     from andrea_bench.cli.console import console, decided, print_json
     from andrea_bench.inspect import gate, summary
     from andrea_bench.kernel import kernels
+    from andrea_bench.report.words import counted
     from andrea_bench.store import write_whole
 
     directions = {f.problem.direction for f in base.facts if f.problem}
@@ -232,7 +235,7 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
             console().print(f"compiler changed: {change}", markup=False)
         for line in summary.annotations(result, for_github=os.environ.get("GITHUB_ACTIONS") == "true"):
             console().print(line, markup=False, soft_wrap=True)
-        counts = f"{len(base.facts)} entries in the baseline, {len(head.facts)} now"
+        counts = f"{counted(len(base.facts), 'entry')} in the baseline, {len(head.facts)} now"
         console().print(f"verdict: {result.verdict} ({counts})", markup=False)
     return result.exit_code
 

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any
 from typing import Protocol as Interface
 
@@ -69,15 +70,22 @@ class InProcess:
         """Nothing to end."""
 
 
+def same_code() -> dict[str, str]:
+    """Variables by which a new interpreter imports what this one does: `python -m` would else take a package of
+    the current folder first, such as the andrea_bench of another checkout."""
+    paths = [path or str(Path.cwd()) for path in sys.path]
+    return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+
+
 class Worker:
-    """One measuring process, started anew when it was lost. stderr: a file for what it prints; None: this
-    process's own."""
+    """One measuring process, started anew when it was lost. environment: variables beside this process's, None:
+    those of the same code. stderr: a file for what it prints; None: this process's own."""
 
     def __init__(
         self, device: str, threads: int, environment: Mapping[str, str] | None = None, stderr: IO[bytes] | None = None
     ) -> None:
         self._device, self._threads, self._stderr = device, threads, stderr
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**os.environ, **(same_code() if environment is None else environment)}
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
         self._ended = False

@@ -42,8 +42,9 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """`1 row`, `3 rows`, `1,000 rows`."""
-    return f"{n} {what}" if n == 1 else f"{n:,} {what}s"
+    """`1 row`, `3 rows`, `1,000 entries`."""
+    several = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{n:,} {what if n == 1 else several}"
 
 
 def percent(share: float | None) -> str:

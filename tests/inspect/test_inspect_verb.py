@@ -253,7 +253,7 @@ def test_waste_of_ones_own_kernel_counts_by_what_is_said_to_be_useful(
     assert code == 1 and "mine.json stays as it was" in err and Path(saved).read_bytes() == before
     assert inspect(EXACT, "--check", saved, "--save", saved)[0] == 0
     code, _, err = inspect(PADDED, "--check", saved, "--save", str(tmp_path / "other.json"))
-    assert code == 1 and "other.json: 1 entries" in err
+    assert code == 1 and "other.json: 1 entry\n" in err
     assert run(capsys, "--useful-mma-flops", "1")[0] == 2
     code, _, err = inspect(EXACT, "--useful-mma-flops", "0", "--check", saved)
     assert code == 2 and "repeat it" in err

@@ -56,6 +56,16 @@ def test_records_are_of_the_schema(session: Session) -> None:
         validator.validate(msgspec.to_builtins(record))
 
 
+def test_the_current_folder_is_not_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("andrea_bench", "andrea_kernels", "torch", "msgspec"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ImportError('another checkout')\n")
+    monkeypatch.chdir(tmp_path)
+    with Session([Worker("cpu", threads=1)]) as one:
+        (record,) = one.measure(make_task(stub("good")))
+    assert (record.status, record.reason) == ("ok", None)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.5])  # before its process is there, and while it is waited for
 def test_closing_ends_what_another_thread_waits_for(seconds: float, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(600)\n")
