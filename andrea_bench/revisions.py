@@ -179,16 +179,25 @@ def _check(revision: Revision) -> None:
 
 
 def _remove(repository: Path, folder: Path) -> None:
-    """Remove the worktrees, whatever state they are in; git then forgets them."""
-    for side in ("base", "head"):
-        # One that git was at making is locked, and would be remembered.
-        with suppress(BadInput):
-            _git(repository, "worktree", "unlock", str(folder / side))
+    """Remove the worktrees, whatever state they are in, and have git forget these; `prune` would forget any whose
+    disk is away just now."""
+    listed = _worktrees(repository, folder)
     shutil.rmtree(folder, ignore_errors=True)
-    try:
-        _git(repository, "worktree", "prune")
-    except BadInput as error:
-        print(f"andrea-bench: worktrees under {folder} are gone, but git still lists them: {error}", file=sys.stderr)
+    for worktree in listed:
+        try:
+            # Twice: one that git was at making is locked.
+            _git(repository, "worktree", "remove", "--force", "--force", str(worktree))
+        except BadInput as error:
+            print(f"andrea-bench: {worktree} is gone, but git still lists it: {error}", file=sys.stderr)
+
+
+def _worktrees(repository: Path, folder: Path) -> list[Path]:
+    """The worktrees in `folder` that git knows."""
+    with suppress(BadInput):
+        lines = _git(repository, "worktree", "list", "--porcelain").splitlines()
+        found = [Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")]
+        return [path for path in found if path.resolve().is_relative_to(folder.resolve())]
+    return []
 
 
 def _warnings(repository: Path, base: Revision, head: Revision) -> list[str]:

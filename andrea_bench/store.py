@@ -7,6 +7,7 @@ whatever can't be read is named by file and line. Reading for tables of many rec
 import fcntl
 import json
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -152,7 +153,7 @@ def write_whole(file: Path, content: bytes) -> None:
     file and the cause; no stray file stays behind."""
     if file.name == "-":
         raise BadInput("-: is no file's name here; name a file (/dev/stdout is one)")
-    temporary = None
+    temporary: str | None = None
     try:
         if file == STDOUT:  # where it leads to is not to be replaced, and stands at its own place
             sys.stdout.flush()
@@ -168,12 +169,24 @@ def write_whole(file: Path, content: bytes) -> None:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
+        temporary = None
     except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
         raise BadInput(f"{file}: can't be written: {error.strerror}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _mode(file: Path) -> int:
+    """The permissions of a file that is there; else those that a new one has here."""
+    try:
+        return stat.S_IMODE(file.stat().st_mode)
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask
 
 
 def make_folder(folder: Path) -> None:

@@ -31,8 +31,9 @@ class RevisionWorker(Worker):
     That code may be too old, or too new, to be driven by this: raises EnvironmentUnfit where it does not start,
     ends before it begins a kernel, or answers in a way that can't be read."""
 
-    def __init__(self, revision: Revision, device: str, threads: int) -> None:
+    def __init__(self, revision: Revision, device: str, threads: int, understood: set[str]) -> None:
         self._revision = revision
+        self._understood = understood  # sides of which some process has answered a Task
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115  # as long-lived as the worker
         super().__init__(device, threads, revision.environment(), self._printed)
 
@@ -48,13 +49,17 @@ class RevisionWorker(Worker):
 
     def run(self, task: Task, progress: Progress) -> list[Record]:
         try:
-            return super().run(task, progress)
+            records = super().run(task, progress)
+        except KernelStopped as stop:
+            raise KernelStopped(f"{self._revision.side} {self._revision.label}: {stop}") from None
         except Lost as lost:
-            if self.calls_begun:
+            if self._revision.side in self._understood or self.calls_begun:
                 raise
             raise self._foreign(lost.reason) from None
         except (msgspec.MsgspecError, KeyError, TypeError) as error:
             raise self._foreign(f"{type(error).__name__}: {error}") from None
+        self._understood.add(self._revision.side)
+        return records
 
     def _foreign(self, why: str) -> EnvironmentUnfit:
         """What to say: which side, the last line that its process printed, and what next."""
@@ -89,6 +94,7 @@ class RevisionTrial:
                 f"{revisions.base.label} and {revisions.head.label} have no cell in common that can run here"
             )
         self._cells = len(cells)
+        self._understood: set[str] = set()
         self._pairs = Pairs(
             (self._starter(revisions.base), self._starter(revisions.head)),
             _tasks(cells, device, protocol),
@@ -132,7 +138,7 @@ class RevisionTrial:
         return self._pairs.records(side) + self._only[side]
 
     def _starter(self, revision: Revision) -> Callable[[], Worker]:
-        return lambda: RevisionWorker(revision, self._device, self._threads)
+        return lambda: RevisionWorker(revision, self._device, self._threads, self._understood)
 
     def _run(self, revision: Revision, protocol: Protocol) -> StoredRun:
         facts = {**environment(self._device), "git": {"commit": revision.commit, "revision": revision.label}}

@@ -217,6 +217,19 @@ fi
     assert left_behind(repository) == []
 
 
+def test_worktrees_of_the_user_stay_known(repository: Path, tmp_path: Path) -> None:
+    """As of a disk that is away while ab runs."""
+    mine, away = tmp_path / "mine", tmp_path / "away"
+    git(repository, "worktree", "add", "--detach", str(mine), "HEAD")
+    mine.rename(away)
+    with open_revisions("HEAD~1", "HEAD", repository):
+        pass
+    away.rename(mine)
+    assert git(mine, "rev-parse", "HEAD") == git(repository, "rev-parse", "HEAD")
+    git(repository, "worktree", "remove", "--force", str(mine))
+    assert left_behind(repository) == []
+
+
 def test_a_worktree_that_cannot_be_written(repository: Path) -> None:
     """As on a full disk: git's own words, in one line, and nothing left."""
     big = repository / "andrea_bench" / "big.bin"

@@ -191,6 +191,30 @@ def test_scalars_of_other_libraries_are_stored_as_numbers(tmp_path: Path) -> Non
     assert stored.samples_us == [1.5, 2.5, 3.5] and stored.flops == 7
 
 
+def test_an_interrupt_leaves_no_stray_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "facts.json").write_bytes(b"old")
+
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("andrea_bench.store.os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "facts.json", b"new")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("facts.json", b"old")]
+
+
+def test_permissions_are_the_old_files_or_those_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "old").touch()
+    (tmp_path / "old").chmod(0o640)
+    umask = os.umask(0o077)
+    try:
+        write_whole(tmp_path / "old", b"")
+        write_whole(tmp_path / "new", b"")
+    finally:
+        os.umask(umask)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("old", "new")] == [0o640, 0o600]
+
+
 def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")

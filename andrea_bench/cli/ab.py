@@ -10,7 +10,7 @@ import click
 from andrea_bench.axes import AxisRequest
 from andrea_bench.cli.gate import noise_warnings, output_options, policy_options, present
 from andrea_bench.cli.options import axis_options, device_option, resolve_device
-from andrea_bench.errors import BadInput
+from andrea_bench.errors import AndreaError, BadInput
 from andrea_bench.verdicts.policy import Policy
 
 if TYPE_CHECKING:
@@ -74,15 +74,15 @@ def ab_command(
 
 
 def _measure(trial: "RevisionTrial", deadline: float, out: Path | None) -> "Document":
-    """Run the trial; where it is interrupted, the pairs that were measured whole are stored."""
+    """Run the trial; where it is cut off, the pairs that were measured whole are stored."""
     from andrea_bench.cli.console import note
 
     try:
         return trial.run(deadline, note)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, AndreaError):
         if out and trial.pairs:
             trial.store(out, complete=False)
-            note(f"interrupted; the {trial.pairs} pairs that were finished are stored in {out}")
+            note(f"cut off; the {trial.pairs} pairs that were finished are stored in {out}")
         raise
 
 

@@ -145,10 +145,10 @@ def _run_with_records(path: Path) -> "StoredRun":
 
 
 def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[str]:
-    """That the allowance can't be met, where this machine was calibrated and is too noisy for it."""
+    """That the allowance can't be met, where cells are undecided, and this machine was calibrated and is too noisy."""
     from andrea_bench.calibration import read_calibration, too_tight
 
-    suites = {cell.suite for cell in document.cells}
+    suites = {cell.suite for cell in document.cells if cell.verdict == "inconclusive"}
     return too_tight(read_calibration(), environment, suites, document.policy.max_slowdown)
 
 

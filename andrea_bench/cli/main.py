@@ -124,7 +124,9 @@ def _say(text: str) -> None:
 
 def script() -> None:
     """Entry point of the console script."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has the second one ignored
+            signal.signal(number, signal.default_int_handler)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         try:

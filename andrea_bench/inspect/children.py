@@ -88,8 +88,8 @@ def _child_main(run: Callable[[], Any], pipe: Connection, errors: Path) -> None:
     faulthandler.disable()  # a crash is told by the parent, in one line
     # A group of its own, so that a time limit also ends the assembler that hangs.
     os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     with errors.open("wb") as file:
         os.dup2(file.fileno(), 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -26,6 +26,8 @@ def ceilings(device: str, threads: int, report: Report) -> Ceilings:
     cuda = kind == "cuda"
     if cuda and int(index or 0) >= torch.cuda.device_count():
         raise EnvironmentUnfit(f"torch {torch.__version__} finds no {device} here")
+    if cuda:
+        torch.cuda.set_device(int(index or 0))  # the clock's events belong to the current device
     found = Ceilings(threads=threads)
     for name, dtype in DTYPES.items():
         report(f"matmul {name}")

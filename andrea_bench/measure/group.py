@@ -167,8 +167,8 @@ def _wrong(
 
 def _time(cells: list[_Cell], task: Task, clock: Clock, watch: Watch | None, heartbeat: Heartbeat) -> None:
     """Take the samples; again, after a pause, where the machine was throttled meanwhile. Not so in one of many
-    turns, which can be left out."""
-    retries = 0 if task.checked else THROTTLE_RETRIES
+    turns, which can be left out, nor where kernels are only checked."""
+    retries = 0 if task.checked or task.protocol.max_samples == 1 else THROTTLE_RETRIES
     for attempt in range(retries + 1):
         if watch:
             watch.before()

@@ -10,11 +10,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import msgspec
 
 from andrea_bench.measure.session import Executor, Lost, lost_record
-from andrea_bench.measure.task import Task
+from andrea_bench.measure.task import Task, unmeasured_record
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import TIMED, Record, Validity
 
@@ -30,7 +31,7 @@ GROUP_SECONDS = 1.5  # no further four is begun after so long: where calls are l
 MakeExecutor = Callable[[], Executor]
 Member = tuple[str, str]  # (op, kernel)
 Cell = tuple[int, Member]  # (index of the Task, member)
-Turns = list[tuple[int, int, list[Record]]]  # of a Group in a pair: (side, number of its turn, Records of the members)
+Turns = list[tuple[int, list[Record]]]  # of a Group in a pair, in order: (side, Records of the members)
 
 
 def device_name(device: str, threads: int) -> str:
@@ -38,11 +39,21 @@ def device_name(device: str, threads: int) -> str:
     return device if threads == 1 else f"{device}:threads={threads}"
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """A cell that failed on a side. lost: its process is gone with it."""
+
+    side: int
+    cell: Cell
+    record: Record
+    lost: bool = False
+
+
 class Pairs:
     """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
 
-    The samples of a pair have its number as `block`; those of a side's first turn have `round` 0, of its second 1,
-    and so on. turn_seconds: sampling time of a Group in one turn. fours: of turns of a Group in a pair, at most."""
+    The samples of a pair have its number as `block`, and its rounds are counted through all turns of a side.
+    turn_seconds: sampling time of a Group in one turn. fours: of turns of a Group in a pair, at most."""
 
     def __init__(
         self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, turn_seconds: float = TURN_SECONDS,
@@ -55,6 +66,8 @@ class Pairs:
         self._records: tuple[dict[Cell, Record], dict[Cell, Record]] = ({}, {})
         self._open = {(i, member) for i, task in enumerate(tasks) for member in task.members}
         self._random = random.Random(tasks[0].protocol.seed if tasks else 0)
+        self._taken = [0, 0]  # samples by side, of all cells: the position of the next
+        self._second_chances: set[Cell] = set()  # cells that failed by chance once
 
     def measure(self) -> None:
         """Measure one more pair. A kernel that fails on a side has its status there and is left out from then
@@ -63,14 +76,14 @@ class Pairs:
         # A process ends with the thread that started it (PR_SET_PDEATHSIG), so the pool outlives the turns.
         with ThreadPoolExecutor(len(executors)) as pool:
             try:
-                lost = list(pool.map(self._warm_up, (BASE, HEAD), executors))
-                for records in self._records:
-                    self._open -= {cell for cell, record in records.items() if record.status not in TIMED}
-                if not any(lost):
-                    self._take_turns(executors)
+                failures = self._learn(list(pool.map(self._warm_up, executors)))
+                if not any(failure.lost for failure in failures):
+                    failures += self._take_turns(executors)
             finally:
                 for executor in executors:
                     executor.close()
+        for failure in failures:
+            self._fail(failure)
 
     def settle(self, cell_ids: set[str]) -> None:
         """Measure these cells no more."""
@@ -82,10 +95,14 @@ class Pairs:
         return not self._open
 
     def records(self, side: int) -> list[Record]:
-        """The Records of a side, in the order of the Tasks and their members."""
+        """The Records of a side, in the order of the Tasks and their members; of a cell to which no process came
+        one without samples."""
         found = self._records[side]
-        order = [(i, member) for i, task in enumerate(self._tasks) for member in task.members]
-        return [found[cell] for cell in order if cell in found]
+        return [
+            found.get((i, member)) or unmeasured_record(task, *member)
+            for i, task in enumerate(self._tasks)
+            for member in task.members
+        ]
 
     def _live(self) -> Iterator[tuple[int, Task]]:
         """The Tasks, each with the members that are still to be measured."""
@@ -94,43 +111,95 @@ class Pairs:
             if members:
                 yield i, msgspec.structs.replace(task, members=members, block=self.count)
 
-    def _warm_up(self, side: int, executor: Executor) -> bool:
-        """Have a process check every kernel, untimed; True where it was lost."""
-        records = self._records[side]
+    def _warm_up(self, executor: Executor) -> tuple[dict[Cell, Record], Cell | None]:
+        """Have a process check every kernel, untimed: what came of each, and the one at which it was lost."""
+        found: dict[Cell, Record] = {}
         for i, task in self._live():
-            brief = msgspec.structs.replace(task, protocol=_brief(task.protocol))
             try:
-                for record in executor.run(brief, _silent):
-                    _without_samples(record)
-                    cell = i, (record.op, record.kernel)
-                    if cell not in records or record.status not in TIMED:
-                        records[cell] = record
+                records = executor.run(_brief(task), _silent)
             except Lost as lost:
-                member, record = _lost(task, lost)
-                records[i, member] = record
-                return True
-        return False
+                cell, record = _lost(i, task, lost)
+                return {**found, cell: record}, cell
+            found |= {(i, (record.op, record.kernel)): _without_samples(record) for record in records}
+        return found, None
 
-    def _take_turns(self, executors: Sequence[Executor]) -> None:
+    def _learn(self, checks: Sequence[tuple[dict[Cell, Record], Cell | None]]) -> list[_Failure]:
+        """Keep what the checks of both sides gave; the failures, which are left out from now on."""
+        failures = []
+        for side, (found, lost_at) in enumerate(checks):
+            for cell, record in found.items():
+                if record.status in TIMED:
+                    self._records[side].setdefault(cell, record)
+                else:
+                    failures.append(_Failure(side, cell, record, lost=cell == lost_at))
+        self._open -= {failure.cell for failure in failures}
+        return failures
+
+    def _fail(self, failure: _Failure) -> None:
+        """Give a cell the status with which it failed. A process that died, or found no memory while the other was
+        at work too, may have done so by chance: a kernel that goes well alone gets one more pair."""
+        side, cell, record = failure.side, failure.cell, failure.record
+        self._open.discard(cell)
+        out_of_memory = record.status == "out_of_memory"
+        if out_of_memory or (failure.lost and record.status != "timeout"):
+            alone = self._alone(side, cell)
+            if alone.status not in TIMED:
+                record = alone
+            elif cell not in self._second_chances:
+                self._second_chances.add(cell)
+                self._open.add(cell)
+                return
+            elif out_of_memory:
+                self._doubt(cell, "memory ran out with both sides at work, not alone: sweep each and let gate compare")
+                return
+        kept = self._records[side].get(cell)
+        if side == BASE and kept is not None and kept.samples_us:
+            # A cell that could not run in base is passed over; this one could.
+            self._doubt(cell, f"timed in base, but {record.status} in a later process of it: {record.reason}")
+        else:
+            self._records[side][cell] = record
+
+    def _alone(self, side: int, cell: Cell) -> Record:
+        """What comes of a kernel in a process of its own, with no other one at work."""
+        i, member = cell
+        task = msgspec.structs.replace(self._tasks[i], members=[member], block=self.count)
+        executor = self._make[side]()
+        try:
+            (record,) = executor.run(_brief(task), _silent)
+        except Lost as lost:
+            return _lost(i, task, lost)[1]
+        finally:
+            executor.close()
+        return record
+
+    def _doubt(self, cell: Cell, reason: str) -> None:
+        """Mark what a cell has on either side as nothing that a verdict can rest on."""
+        for records in self._records:
+            if cell in records:
+                records[cell].validity = Validity(verdict="invalid", reasons=[reason])
+
+    def _take_turns(self, executors: Sequence[Executor]) -> list[_Failure]:
         """Every Group in turns; their samples are kept when all turns of all went well: a number of a pair whose
         process was lost is given again, and samples of two processes would stand under it."""
         measured: list[tuple[int, Task, Turns]] = []
         for i, task in self._live():
             turns: Turns = []
-            timed = msgspec.structs.replace(task, checked=True)
+            rounds = [0, 0]
             for side in self._sides():
-                number = sum(other == side for other, _, _ in turns)
+                timed = msgspec.structs.replace(task, checked=True, order_start=self._taken[side])
                 try:
-                    turns.append((side, number, executors[side].run(timed, _silent)))
+                    records = executors[side].run(timed, _silent)
                 except Lost as lost:
-                    member, record = _lost(task, lost)
-                    self._records[side][i, member] = record
-                    self._open.discard((i, member))
-                    return
+                    return [_Failure(side, *_lost(i, task, lost), lost=True)]
+                turns.append((side, records))
+                self._taken[side] += sum(len(record.samples_us) for record in records)
+                for record in records:
+                    record.round = [rounds[side] + number for number in record.round]
+                rounds[side] = 1 + max((record.round[-1] for record in records if record.round), default=-1)
             measured.append((i, task, turns))
-        for i, task, turns in measured:
-            self._keep(i, task, turns)
+        failures = [failure for i, task, turns in measured for failure in self._keep(i, task, turns)]
         self.count += bool(measured)
+        return failures
 
     def _sides(self) -> Iterator[int]:
         """Whose turn it is, in whole fours until the Group has had its time in this pair."""
@@ -140,36 +209,40 @@ class Pairs:
                 return
             yield from self._random.choice(TURNS)
 
-    def _keep(self, i: int, task: Task, turns: Turns) -> None:
+    def _keep(self, i: int, task: Task, turns: Turns) -> Iterator[_Failure]:
         """Keep a pair's samples of each cell, but for fours in which the machine was held back; where those are more
         than half, the cell's pair is left out. A kernel that failed in a turn has its status instead."""
         for index, member in enumerate(task.members):
             cell = i, member
-            found = [(side, number, records[index]) for side, number, records in turns]
-            failed = {side: record for side, _, record in found if record.status not in TIMED}
+            found = [(side, records[index]) for side, records in turns]
+            failed = {side: record for side, record in found if record.status not in TIMED}
             if failed:
-                for side, record in failed.items():
-                    self._records[side][cell] = record
-                self._open.discard(cell)
+                yield from (_Failure(side, cell, record) for side, record in failed.items())
                 continue
-            # A four without one of its turns would no longer cancel drift; each side has two turns in one.
-            bad = {number // 2 for _, number, record in found if _held_back(record)}
+            # A four without one of its turns would no longer cancel drift.
+            bad = {turn // 4 for turn, (_, record) in enumerate(found) if _held_back(record)}
             if 4 * len(bad) > len(found) / 2:
                 self.left_out += 1
+                if not self._records[BASE][cell].samples_us:
+                    self._doubt(cell, next(why for _, record in found if (why := _held_back(record))))
                 continue
-            for side, number, record in found:
-                if number // 2 in bad:
+            for turn, (side, record) in enumerate(found):
+                if turn // 4 in bad:
                     continue
                 kept = self._records[side][cell]
+                kept.validity = Validity()
                 kept.samples_us.extend(record.samples_us)
                 kept.host_us.extend(record.host_us)
                 kept.order.extend(record.order)
                 kept.block.extend([self.count] * len(record.samples_us))
-                kept.round.extend([number] * len(record.samples_us))
+                kept.round.extend(record.round)
 
 
-def _held_back(record: Record) -> bool:
-    return record.status == "throttled" or record.validity.verdict == "invalid"
+def _held_back(record: Record) -> str | None:
+    """Why a turn's times can't be used; None where they can."""
+    if record.status == "throttled":
+        return f"throttled: {record.reason}"
+    return "; ".join(record.validity.reasons) if record.validity.verdict == "invalid" else None
 
 
 def _one_turn(protocol: Protocol, seconds: float) -> Protocol:
@@ -179,23 +252,25 @@ def _one_turn(protocol: Protocol, seconds: float) -> Protocol:
     )
 
 
-def _brief(protocol: Protocol) -> Protocol:
-    return msgspec.structs.replace(protocol, min_samples=1, max_samples=1)
+def _brief(task: Task) -> Task:
+    """The Task with as little timing as there can be: for its checks."""
+    return msgspec.structs.replace(task, protocol=msgspec.structs.replace(task.protocol, min_samples=1, max_samples=1))
 
 
-def _without_samples(record: Record) -> None:
+def _without_samples(record: Record) -> Record:
     """Keep what was checked, not what was timed while the other process was at work too."""
     record.samples_us, record.host_us, record.order, record.block, record.round = [], [], [], [], []
     if record.status == "throttled":
         record.status, record.reason = "ok", None
     # Whether a pair's turns were disturbed is judged turn by turn.
     record.validity = Validity()
+    return record
 
 
-def _lost(task: Task, lost: Lost) -> tuple[Member, Record]:
-    """The member at which a process was lost, and its Record."""
+def _lost(i: int, task: Task, lost: Lost) -> tuple[Cell, Record]:
+    """The cell at which a process was lost, and its Record."""
     member = task.members[lost.member]
-    return member, lost_record(task, member, lost.status, lost.reason)
+    return (i, member), lost_record(task, member, lost.status, lost.reason)
 
 
 def _silent(kernel: str, stage: str) -> None:

@@ -132,6 +132,8 @@ class Worker:
             self._process.stdin.flush()
         except BrokenPipeError:
             self._end()
+            if task.checked:  # by the process that is gone; samples of a new one would be taken for its own
+                raise Lost(0, "error", "its process ended while it waited for its turn") from None
             return self.run(task, progress)
         while True:
             message = self._next(task.protocol.kernel_limit_s)
@@ -226,15 +228,18 @@ class Session:
         """One Record for each member of the Task, its samples from every process, in the members' order."""
         found: dict[tuple[str, str], Record] = {}
         for block, executor in enumerate(self.executors):
-            for record in self._measure_block(task, block, executor, progress):
+            # A kernel that failed in one process is not ok, whatever it does in others: it may hang in each of them.
+            members = [m for m in task.members if m not in found or found[m].status in TIMED]
+            for record in self._measure_block(task, members, block, executor, progress):
                 member = (record.op, record.kernel)
                 found[member] = _merge(found[member], record) if member in found else record
         return [found[op, kernel] for op, kernel in task.members]
 
-    def _measure_block(self, task: Task, block: int, executor: Executor, progress: Progress) -> Iterator[Record]:
-        """The Group's records from one process. The kernel at which a process was lost is given its status,
-        and the Group is measured again without it."""
-        members = list(task.members)
+    def _measure_block(
+        self, task: Task, members: list[tuple[str, str]], block: int, executor: Executor, progress: Progress
+    ) -> Iterator[Record]:
+        """The records of some of a Group's members from one process. The kernel at which a process was lost is
+        given its status, and the others are measured again without it."""
         while members:
             one = msgspec.structs.replace(task, members=members, block=block, order_start=self._order)
             try:

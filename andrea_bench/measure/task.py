@@ -48,8 +48,21 @@ def empty_record(task: Task, op: str, name: str) -> Record:
         flops=task.problem.flops(kernel.op, kernel.part),
         min_bytes=task.problem.min_bytes(kernel.op, kernel.part),
         counters=counters,
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started_at=_now(),
         code=Code(
             git_commit=task.git_commit, dirty=task.dirty, kernel_source_hash=kernel.source_hash()
         ),
     )  # fmt: skip
+
+
+def unmeasured_record(task: Task, op: str, name: str) -> Record:
+    """The Record of a kernel that was planned and to which no process came; it need not be known here."""
+    return Record(
+        cell_id=cell_id(task.suite, op, name, task.problem), suite=task.suite, op=op, kernel=name,
+        problem=task.problem, device=task.device_name, status="ok", reason="planned, not measured", flops=0,
+        min_bytes=0, started_at=_now(),
+    )  # fmt: skip
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -88,11 +88,13 @@ def _use_tf32(wanted: bool) -> None:
 
 
 def _cuda_reason(device: str) -> str | None:
-    """Why torch can't use this CUDA device, in a line; None where it can."""
+    """Why torch can't use this CUDA device, in a line; None where it can. It is the current one from then on: events
+    and graphs belong to the current device, whatever device the tensors lie on."""
     import torch
 
     try:
         torch.cuda.get_device_properties(device)
+        torch.cuda.set_device(torch.device(device).index or 0)
     except (AssertionError, RuntimeError, ValueError) as error:
         return f"torch {torch.__version__} can't use {device}: {' '.join(str(error).split())[:200]}"
     return None

@@ -20,11 +20,11 @@ CLOCKS_SET = "application clocks setting"  # one of NVML's reasons for a clock
 
 
 class Causes:
-    """Of two Runs; reads the Facts beside them, where both have some."""
+    """Of two Runs; reads the Facts beside them, where both have some. stored: whether they lie in folders."""
 
-    def __init__(self, base: StoredRun, head: StoredRun) -> None:
+    def __init__(self, base: StoredRun, head: StoredRun, *, stored: bool = True) -> None:
         self._run_wide = list(_run_wide(base, head))
-        self._facts = [_facts(run.folder / FACTS) for run in (base, head)]
+        self._facts = [_facts(run.folder / FACTS) if stored else {} for run in (base, head)]
 
     def of(self, base: Record, head: Record) -> list[str]:
         """What is different about one cell, a line each: the nearest causes first."""

@@ -69,7 +69,7 @@ def _differing(base: Record, head: Record) -> list[tuple[str, str]]:
     if _device(base) != _device(head):
         name = "threads" if "threads=" in base.device + head.device else "device"
         found.append((name, f"device: {base.device} -> {head.device}"))
-    if base.status in TIMED and head.status in TIMED:
+    if all(record.status in TIMED and record.samples_us for record in (base, head)):
         if base.timing_mode != head.timing_mode:
             found.append(("timing_mode", f"timing mode: {base.timing_mode} -> {head.timing_mode}"))
         if base.cache != head.cache:

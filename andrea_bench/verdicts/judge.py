@@ -26,6 +26,8 @@ from andrea_bench.verdicts.outcome import conclude
 from andrea_bench.verdicts.policy import METRICS, Metric, Policy
 from andrea_bench.verdicts.wording import collapsed
 
+SHORTEST_US, LONGEST_US = 1e-6, 1e15  # what can be a time at all: a picosecond to 30 years
+
 Blocks = dict[int, float]  # the time of each block, by its number
 
 
@@ -65,7 +67,7 @@ def judge(
             document.warnings.append(f"{side} {run.folder} is not complete: `sweep --resume` measures the rest")
     pairs = list(join(base.records, head.records, policy))
     level = 1 - policy.confidence if level is None else level
-    judged = Judged(document, Causes(base, head), level, settled or {})
+    judged = Judged(document, Causes(base, head, stored=not policy.paired), level, settled or {})
     forbidden = "; ".join(d.text for d in document.differences if not d.allowed)
     for pair in pairs:
         judged.sort(pair, forbidden)
@@ -119,7 +121,7 @@ class Judged:
             self._give(base, head, "inconclusive", "; ".join(doubts), invalid=True)
             return
         if self._policy.paired and not base.samples_us and not head.samples_us:
-            self._give(base, head, "inconclusive", "no pair of it could be measured undisturbed")
+            self._give(base, head, "inconclusive", "no pair of it was measured whole")
             return
         metric = METRICS[self._policy.metric]
         try:
@@ -226,9 +228,8 @@ def block_times(record: Record, side: str) -> Blocks:
         raise Invalid(f"{side} is {record.status} but has no samples")
     if len(record.block) != len(samples):
         raise Invalid(f"{side} has {len(samples)} samples but {len(record.block)} blocks")
-    if not (min(samples) > 0 and math.isfinite(sum(samples))):
-        worst = next(s for s in samples if not (s > 0 and math.isfinite(s)))
-        raise Invalid(f"{side} holds a time of {worst:g} us")
+    if worst := [s for s in samples if not SHORTEST_US <= s <= LONGEST_US]:
+        raise Invalid(f"{side} holds a time of {worst[0]:g} us")
     by_block: dict[int, list[float]] = {}
     for block, sample in zip(record.block, samples, strict=True):
         by_block.setdefault(block, []).append(sample)

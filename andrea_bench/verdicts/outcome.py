@@ -89,7 +89,10 @@ def _incomparable(document: Document) -> Iterator[str]:
 
 
 def _look_at_units(document: Document) -> None:
-    """Times a thousand times off in every cell are another unit, not a slowdown."""
+    """Times a thousand times off in every cell are another unit, not a slowdown; not so where one program took
+    those of both sides."""
+    if document.policy.paired:
+        return
     ratios = [cell.ratio for cell in document.cells if cell.ratio is not None]
     if not ratios:
         return

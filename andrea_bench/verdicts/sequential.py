@@ -10,7 +10,9 @@ Why the false alarms stay below 5 %: a false alarm of the trial is one at some l
 its probability is at most the sum of the looks' levels, which is 5 %, whatever the dependence between looks.
 (Sequential testing by alpha spending: Lan and DeMets 1983; Bonferroni's bound as its simplest, conservative
 form: Wassmer and Brannath 2016, Group Sequential and Confirmatory Adaptive Designs in Clinical Trials, ch. 1.)
-Neither the times of looks nor the levels depend on the ratios seen, and the rank intervals at each look are
+Neither the levels nor, but for the last one's, the times of looks depend on the ratios seen. The last falls on
+the clock: of a slower side fewer pairs fit into the budget; but it never comes sooner for what was seen at the
+looks before it. The rank intervals at each look are
 exact for few pairs, where the normal approximations of tighter boundaries are not.
 """
 

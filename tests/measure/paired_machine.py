@@ -4,7 +4,7 @@ from andrea_bench.measure.session import KernelStopped, Lost, Progress
 from andrea_bench.measure.task import Task, empty_record
 from andrea_bench.problem import Problem
 from andrea_bench.protocol import Protocol
-from andrea_bench.record import Record, Validity
+from andrea_bench.record import Record, Status, Validity
 
 MEMBERS = [("qkv_projection", "per_head_loop"), ("qkv_projection", "fused_qkv")]
 
@@ -34,6 +34,10 @@ class Machine:
         self.fail_in_turn: tuple[int, str] | None = None
         self.lose: tuple[int, str] | None = None
         self.lose_at = 0  # seq_len of the Group in which; 0: any
+        self.lose_status: Status = "timeout"
+        self.lose_times = 1
+        self.lose_in_check = False
+        self.scarce: str | None = None  # a kernel that finds no memory on head while the other side is at work
         self.invalid_turns: set[int] = set()
         self.interrupt_in_turn: int | None = None
         self.stops = False
@@ -69,11 +73,13 @@ class Process:
     def _record(self, task: Task, index: int, brief: bool) -> Record:
         machine, (op, name) = self.machine, task.members[index]
         here = machine.lose_at in (0, task.problem.seq_len)
-        if machine.lose == (self.side, name) and here and not brief:
-            machine.lose = None
-            raise Lost(index, "timeout", "hung")
+        if machine.lose == (self.side, name) and here and brief == machine.lose_in_check and machine.lose_times:
+            machine.lose_times -= 1
+            raise Lost(index, machine.lose_status, "hung")
         record = empty_record(task, op, name)
         record.status = machine.fail.get((self.side, name), "ok")  # type: ignore[assignment]
+        if machine.scarce == name and self.side == 1 and machine.alive > 1:
+            record.status = "out_of_memory"
         if machine.fail_in_turn == (self.side, name) and not brief:
             record.status = "error"
         if record.status == "ok":
@@ -82,7 +88,8 @@ class Process:
             of_pairs = machine.by_pair.get((self.side, name), [1.0])
             level *= of_pairs[task.block % len(of_pairs)]
             record.samples_us = [level, level, level]
-            record.order, record.block, record.round = [0, 1, 2], [task.block] * 3, [0, 1, 2]
+            first = task.order_start + 3 * index
+            record.order, record.block, record.round = [first, first + 1, first + 2], [task.block] * 3, [0, 1, 2]
             record.timing_mode, record.cache = "host_wall", "warm"
             if len(machine.turns) in machine.invalid_turns:
                 record.validity = Validity(verdict="invalid", reasons=["held back"])

@@ -140,7 +140,7 @@ def stays(x, w_qkv):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_ctrl_c_in_a_turn_leaves_nothing_behind(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
     file = "kernels/andrea_kernels/torch_projection.py"
     with edited(repository, file, SLOW, "run=lambda: stays(x, w_qkv),", IN_A_TURN):

@@ -51,6 +51,13 @@ def test_one_that_recovers_is_ok() -> None:
     assert record.round == list(range(len(record.samples_us)))
 
 
+def test_what_is_only_checked_is_not_waited_for() -> None:
+    clocks = Clocks([800.0])
+    task = make_task(stub("good"), min_samples=1, max_samples=1)
+    group.measure_group(task, FakeClock(), watch=clocks)  # type: ignore[arg-type]
+    assert clocks.tries == 1
+
+
 def test_one_of_many_turns_is_not_repeated_nor_its_kernels_checked_again() -> None:
     clocks = Clocks([800.0])
     task = msgspec.structs.replace(make_task(stub("good"), stub("wrong_mask")), checked=True)

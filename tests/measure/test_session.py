@@ -9,7 +9,10 @@ import pytest
 from test_group import make_task, stub
 
 from andrea_bench.errors import EnvironmentUnfit
-from andrea_bench.measure.session import KernelStopped, Lost, Session, Worker
+from andrea_bench.measure.clock import FakeClock
+from andrea_bench.measure.session import InProcess, KernelStopped, Lost, Progress, Session, Worker
+from andrea_bench.measure.task import Task
+from andrea_bench.record import Record
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,42 @@ def test_the_current_folder_is_not_what_is_measured(tmp_path: Path, monkeypatch:
     with Session([Worker("cpu", threads=1)]) as one:
         (record,) = one.measure(make_task(stub("good")))
     assert (record.status, record.reason) == ("ok", None)
+
+
+def test_a_kernel_that_hung_is_not_tried_in_further_processes() -> None:
+    """A clock of 16 processes would else wait for it 16 times."""
+    asked = []
+
+    class Hanging:
+        def run(self, task: Task, progress: Progress) -> list[Record]:
+            asked.append([name for _, name in task.members])
+            if stub("hangs") in task.members:
+                raise Lost(task.members.index(stub("hangs")), "timeout", "hung")
+            return InProcess(FakeClock).run(task, progress)
+
+        def close(self) -> None:
+            pass
+
+    with Session([Hanging(), Hanging(), Hanging()]) as three:
+        good, hung = three.measure(make_task(stub("good"), stub("hangs")))
+    assert (good.status, hung.status) == ("ok", "timeout") and set(good.block) == {0, 1, 2}
+    assert [len(names) for names in asked] == [2, 1, 1, 1]
+
+
+def test_samples_of_a_second_process_are_not_taken_for_those_of_the_first() -> None:
+    """A process that was killed while it waited for its turn: a new one would not have compared the kernel."""
+    worker = Worker("cpu", 1)
+    worker.start()
+    try:
+        assert worker._process is not None
+        worker._process.kill()
+        worker._process.wait()
+        with pytest.raises(Lost):
+            worker.run(msgspec.structs.replace(make_task(stub("good")), checked=True), lambda kernel, stage: None)
+        (record,) = worker.run(make_task(stub("good")), lambda kernel, stage: None)
+        assert record.status == "ok"
+    finally:
+        worker.close()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5])  # before its process is there, and while it is waited for

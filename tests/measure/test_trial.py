@@ -13,11 +13,12 @@ from andrea_bench import trial as trial_module
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.measure import pairs as pairs_module
 from andrea_bench.measure.pairs import BASE, HEAD
+from andrea_bench.measure.session import KernelStopped, Lost, Worker
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import cell_id
 from andrea_bench.revisions import PlannedCell, Revision, Revisions
 from andrea_bench.store import read_run
-from andrea_bench.trial import RevisionTrial
+from andrea_bench.trial import RevisionTrial, RevisionWorker
 from andrea_bench.verdicts import Document, Policy
 
 LOOP, FUSED = (name for _, name in MEMBERS)
@@ -50,7 +51,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         made.by_pair |= {(BASE, kernel): [1.0, 1.002, 0.999], (HEAD, kernel): [1.001, 1.0, 1.0005, 0.999]}
     sides = {"base": BASE, "head": HEAD}
     monkeypatch.setattr(
-        trial_module, "RevisionWorker", lambda revision, device, threads: made.make(sides[revision.side], threads)
+        trial_module,
+        "RevisionWorker",
+        lambda revision, device, threads, _: made.make(sides[revision.side], threads),
     )
     monkeypatch.setattr(trial_module, "environment", lambda device: {"device": device})
     for module in (trial_module, pairs_module):
@@ -121,7 +124,8 @@ def test_where_no_kernel_can_run_any_more_it_ends_at_once(machine: Machine) -> N
     machine.fail = {(HEAD, LOOP): "error", (HEAD, FUSED): "out_of_memory"}
     document = run(machine, 1000)
     assert (document.verdict, document.exit_code) == ("broken", 1)
-    assert machine.turns == [] and len(machine.born) == 2
+    # What found no memory is tried alone, too.
+    assert machine.turns == [] and machine.born == [(BASE, 1), (HEAD, 1), (HEAD, 1)]
 
 
 def test_a_kernel_that_ends_the_process_is_one_line(machine: Machine) -> None:
@@ -129,6 +133,41 @@ def test_a_kernel_that_ends_the_process_is_one_line(machine: Machine) -> None:
     with pytest.raises(EnvironmentUnfit, match="SystemExit: 1; nothing can be judged"):
         run(machine, 1000)
     assert machine.alive == 0
+
+
+def test_whose_kernel_ended_the_process_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Worker, task: object, progress: object) -> None:
+        raise KernelStopped("a kernel raised SystemExit: 1")
+
+    monkeypatch.setattr(Worker, "run", stop)
+    worker = RevisionWorker(MadeUp("head", "my-branch", None, Path("head")), "cpu", 1, set())
+    with pytest.raises(KernelStopped, match="head my-branch: a kernel raised SystemExit"):
+        worker.run(make_task(), lambda kernel, stage: None)
+
+
+def test_only_a_process_that_never_answered_is_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the system ends later, before it begins a kernel, is lost as any other."""
+    answers: list[object] = [[], Lost(0, "out_of_memory", "killed")]
+
+    def run(self: Worker, task: object, progress: object) -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Lost):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Worker, "run", run)
+    understood: set[str] = set()
+    side = MadeUp("head", "my-branch", None, Path("head"))
+    for expected in (None, Lost):
+        worker = RevisionWorker(side, "cpu", 1, understood)
+        if expected is None:
+            worker.run(make_task(), lambda kernel, stage: None)
+        else:
+            with pytest.raises(expected, match="killed"):
+                worker.run(make_task(), lambda kernel, stage: None)
+    answers.append(Lost(0, "out_of_memory", "killed"))
+    with pytest.raises(EnvironmentUnfit, match="head my-branch: its measuring process can't be used"):
+        RevisionWorker(side, "cpu", 1, set()).run(make_task(), lambda kernel, stage: None)
 
 
 def test_each_process_has_the_threads_that_were_asked_for(machine: Machine, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 from scipy import stats
@@ -9,8 +10,8 @@ from verdict_runs import BASE, WriteRun, judged, make_record, noisy, times
 
 from andrea_bench.errors import BadInput
 from andrea_bench.problem import Problem
-from andrea_bench.record import Record, Validity
-from andrea_bench.store import read_run
+from andrea_bench.record import Record, RunHead, Validity
+from andrea_bench.store import StoredRun, read_run
 from andrea_bench.verdicts import Document, Policy, judge
 
 
@@ -262,6 +263,26 @@ def test_other_units_are_not_a_slowdown(write_run: WriteRun) -> None:
     document = judged(write_run, base, head)
     assert (document.verdict, document.exit_code) == ("not_comparable", 3)
     assert "not in microseconds" in document.cells[0].reason
+
+
+def test_one_program_has_one_unit(write_run: WriteRun) -> None:
+    """In pairs both sides are timed by one program: a thousand times is a slowdown."""
+    document = judged(
+        write_run, [make_record("a", BASE)], [make_record("a", times(1000.0))], Policy(paired=True)
+    )  # fmt: skip
+    assert (document.verdict, document.exit_code) == ("slower", 1)
+
+
+def test_facts_that_lie_where_pairs_are_measured_are_no_causes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sides of a trial are no folders; one of that name may hold anything."""
+    monkeypatch.chdir(tmp_path)
+    Path("base").mkdir()
+    Path("base", "facts.json").write_text("{}")
+    sides = [StoredRun(Path(name), RunHead(complete=True, started_at=""), [make_record("a", times(factor))])
+             for name, factor in (("base", 1.0), ("head", 1.2))]  # fmt: skip
+    assert judge(*sides, Policy(paired=True)).verdict == "slower"
+    with pytest.raises(BadInput, match=r"base/facts\.json"):
+        judge(*sides, Policy())
 
 
 def test_changes_below_what_a_clock_tells_are_none(write_run: WriteRun) -> None:
