@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from andrea_bench.calibration import CellNoise, SuiteNoise
+from andrea_bench.calibration import GATE_SECONDS, CellNoise, SuiteNoise
 from andrea_bench.errors import EnvironmentUnfit
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
 from andrea_bench.measure.session import KernelStopped, Worker
@@ -19,7 +19,7 @@ ALLOWANCES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 REPLAYED_GATES = 100
 MOST_SAME = 0.9  # share of A/A gates that must end as `same` for an allowance to count as met
 MAD_TO_SD = 1.4826  # of a normal distribution
-GATE_SECONDS = 120.0  # the default budget of ab: noise is judged for as many pairs as that allows
+FEWEST_PAIRS = 6  # of which a gate can be replayed
 
 Report = Callable[[str], None]
 
@@ -68,7 +68,7 @@ def summarise(cells: list[CellNoise], pairs: int, pair_seconds: float) -> SuiteN
     gate_pairs = max(2, int(GATE_SECONDS / pair_seconds))
     noise = [cell.log_ratios for cell in cells]
     alarms, least = {}, None
-    for allowance in ALLOWANCES:
+    for allowance in ALLOWANCES if pairs >= FEWEST_PAIRS else ():
         policy = Policy(max_slowdown=allowance)
         found = replay(noise, policy, gates=REPLAYED_GATES, max_pairs=gate_pairs)
         alarms[f"{100 * allowance:g}%"] = (found["slower"] + found["broken"]) / REPLAYED_GATES

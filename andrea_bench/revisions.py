@@ -3,7 +3,9 @@
 Dependencies are those of the current environment for both.
 """
 
+import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +26,7 @@ PROBE = "import andrea_bench; print(andrea_bench.__file__)"
 PROBE_LIMIT_S = 120
 END_LIMIT_S = 10
 MEASURING = "andrea_bench/measure"
+PREFIX, LOCK = "andrea-bench-ab-", ".lock"  # of the folder of both worktrees
 
 
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +86,10 @@ class Revision:
             raise BadInput(f"{self.side} {self.label}: made no plan within {PROBE_LIMIT_S} s") from None
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise BadInput(f"{self.side} {self.label}: {said.removeprefix('andrea-bench: ')}")
+            said = said.removeprefix("andrea-bench: ")
+            if inner := re.fullmatch(r"internal error: (.*) \(--debug .*\)", said):
+                said = f"its code can't be run ({inner[1]})"
+            raise BadInput(f"{self.side} {self.label}: {said}")
         return done.stdout
 
 
@@ -104,7 +110,9 @@ def open_revisions(base: str, head: str | None, start: Path | None = None) -> It
     commits = {"base": _commit(repository, "base", base)}
     if head is not None:
         commits["head"] = _commit(repository, "head", head)
-    folder = Path(tempfile.mkdtemp(prefix="andrea-bench-ab-"))
+    _remove_left_behind(repository)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    lock = _lock(folder)
     try:
         sides = {}
         for side, commit in commits.items():
@@ -118,6 +126,7 @@ def open_revisions(base: str, head: str | None, start: Path | None = None) -> It
         yield Revisions(sides["base"], sides["head"], _warnings(repository, sides["base"], sides["head"]))
     finally:
         _remove(repository, folder)
+        os.close(lock)
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -160,7 +169,9 @@ def _commit(repository: Path, side: str, revision: str) -> str:
     try:
         commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
     except BadInput:
-        raise BadInput(f"{side} {revision}: is no revision of {repository}") from None
+        shallow = _git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+        why = ", a shallow clone: fetch its history (`git fetch --unshallow`, fetch-depth: 0)" if shallow else ""
+        raise BadInput(f"{side} {revision}: is no revision of {repository}{why}") from None
     return commit.strip()
 
 
@@ -189,6 +200,24 @@ def _remove(repository: Path, folder: Path) -> None:
             _git(repository, "worktree", "remove", "--force", "--force", str(worktree))
         except BadInput as error:
             print(f"andrea-bench: {worktree} is gone, but git still lists it: {error}", file=sys.stderr)
+
+
+def _lock(folder: Path) -> int:
+    """Hold a lock on the folder for as long as this process lives, or the handle is open."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+def _remove_left_behind(repository: Path) -> None:
+    """Remove the worktrees of an ab that was killed, which nobody holds any more."""
+    for folder in {path.parent for path in _worktrees(repository, Path("/"))}:
+        if not (folder.name.startswith(PREFIX) and (folder / LOCK).exists()):
+            continue
+        with suppress(OSError):  # held by one at work, or another user's
+            lock = _lock(folder)
+            _remove(repository, folder)
+            os.close(lock)
 
 
 def _worktrees(repository: Path, folder: Path) -> list[Path]:

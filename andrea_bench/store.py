@@ -4,6 +4,7 @@ Written so that a kill, a full disk or a second writer loses nothing that was fi
 whatever can't be read is named by file and line. Reading for tables of many records is report's, by polars.
 """
 
+import codecs
 import fcntl
 import json
 import os
@@ -24,6 +25,7 @@ HEAD = "run.json"
 RECORDS = "records.jsonl"
 LOCK = ".lock"
 CUT = "records.cut"
+TABLES = ("cpu", "gpu", "libraries", "variables", "git")  # of a Run's environment
 T = TypeVar("T", Record, RunHead)
 
 
@@ -40,6 +42,15 @@ def read_run(path: str | Path) -> StoredRun:
     """Read a whole Run. Raises BadInput with file and line for what can't be read or is of a newer schema."""
     folder = run_folder(path)
     return StoredRun(folder, read_head(folder), list(read_records(folder)))
+
+
+def read_whole_run(path: str | Path) -> StoredRun:
+    """As `read_run`; but raises BadInput, too, of a Run that calls itself complete and lost its records: that says
+    nothing of any cell, and is no regression in all of them."""
+    run = read_run(path)
+    if run.head.complete and not run.records:
+        raise BadInput(f"{run.folder}: run.json calls the Run complete, but records.jsonl holds no records")
+    return run
 
 
 def run_folder(path: str | Path) -> Path:
@@ -60,7 +71,11 @@ def read_head(folder: Path) -> RunHead:
     content = _read_text(file)
     if not content.strip():
         raise BadInput(f"{file}: is empty; it can't be read")
-    return _decode(content, RunHead, str(file))
+    head = _decode(content, RunHead, str(file))
+    for name in TABLES:
+        if not isinstance(head.environment.get(name) or {}, dict):
+            raise BadInput(f"{file}: environment.{name} is no object")
+    return head
 
 
 def read_records(folder: Path) -> Iterator[Record]:
@@ -71,6 +86,10 @@ def read_records(folder: Path) -> Iterator[Record]:
     seen: dict[tuple[str, str, str | None, str | None], int] = {}
     with open(file, "rb") as lines:
         for number, line in enumerate(lines, 1):
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            if not line.strip():
+                continue
             record = decode_record(line, file, number)
             if record.key() in seen:
                 raise BadInput(f"{file}, line {number}: has the same cell as line {seen[record.key()]}")
@@ -86,7 +105,11 @@ def decode_record(line: bytes, file: Path, number: int) -> Record:
             f"{where}: is cut off; `andrea-bench sweep --resume {file.parent}` sets it aside "
             f"and measures its group again, or delete that line"
         )
-    return _decode(_utf8(line, where), Record, where)
+    record = _decode(_utf8(line, where), Record, where)
+    for name in ("order", "block", "round"):
+        if len(getattr(record, name)) not in (0, len(record.samples_us)):
+            raise BadInput(f"{where}: {len(record.samples_us)} samples, but {name} has {len(getattr(record, name))}")
+    return record
 
 
 def _read_text(file: Path) -> str:
@@ -97,6 +120,8 @@ def _utf8(content: bytes, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
+        if content.startswith(b"\x1f\x8b"):
+            raise BadInput(f"{where}: is compressed by gzip; gunzip it") from None
         raise BadInput(f"{where}: is not UTF-8 (byte {error.start})") from None
 
 
@@ -105,6 +130,8 @@ def _decode(text: str, kind: type[T], where: str) -> T:
         return _known_schema(msgspec.json.decode(text, type=kind), where)
     except msgspec.DecodeError as error:
         return _decode_leniently(text, kind, where, error)
+    except RecursionError:
+        raise BadInput(f"{where}: is nested too deeply to be a Run") from None
 
 
 def _decode_leniently(text: str, kind: type[T], where: str, error: Exception) -> T:

@@ -111,13 +111,14 @@ class RevisionTrial:
         trial = Trial(self.base, self.head, self._policy, self._cells)
         longest = 0.0
         while True:
-            started = time.monotonic()
+            started, before = time.monotonic(), self.pairs
             try:
                 self._pairs.measure()
             except KernelStopped as stop:
                 raise EnvironmentUnfit(f"{stop}; nothing can be judged") from None
             now = time.monotonic()
-            longest = max(longest, now - started)
+            if self.pairs > before:  # one in which a kernel hung says nothing of the next
+                longest = max(longest, now - started)
             last = now + RESERVE * longest > deadline or self._pairs.finished
             report(f"{self.pairs} pairs, {len(trial.settled)} of {self._cells} cells settled")
             if not (last or trial.due(self.pairs)):

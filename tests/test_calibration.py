@@ -35,9 +35,29 @@ def test_noise_tells_what_a_gate_can_meet(monkeypatch: pytest.MonkeyPatch) -> No
     assert summarise(cells(0.001), pairs=40, pair_seconds=60.0).smallest_allowance is None
 
 
+def test_few_pairs_promise_nothing() -> None:
+    pytest.importorskip("torch", reason="calibrating measures with torch")
+    from andrea_bench.noise import summarise
+
+    found = summarise(cells(0.001), pairs=5, pair_seconds=6.0)
+    assert found.smallest_allowance is None and found.false_alarm_rate == {}
+    assert summarise(cells(0.001), pairs=6, pair_seconds=6.0).smallest_allowance is not None
+    calibration = Calibration(
+        measured_at="2026-11-29T12:00:00", device="cpu", environment=MACHINE, ceilings=Ceilings(threads=1),
+        suites={"projection": found},
+    )  # fmt: skip
+    assert too_tight(calibration, MACHINE, {"projection"}, 0.01) == []
+
+
 def test_a_gate_tighter_than_the_noise_is_told() -> None:
     noise = SuiteNoise(
-        pairs=9, gate_pairs=20, pair_seconds=6, noise=0.012, false_alarm_rate={}, smallest_allowance=0.02, cells=[]
+        pairs=9,
+        gate_pairs=20,
+        pair_seconds=6,
+        noise=0.012,
+        false_alarm_rate={"1%": 0.0},
+        smallest_allowance=0.02,
+        cells=[],
     )
     calibration = Calibration(
         measured_at="2026-11-29T12:00:00", device="cpu", environment=MACHINE, ceilings=Ceilings(threads=1),

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -147,6 +148,48 @@ def test_a_base_that_cannot_be_imported(repository: Path) -> None:
     assert left_behind(repository) == []
 
 
+def test_a_base_whose_code_is_broken_is_no_error_of_this_version(repository: Path) -> None:
+    error = "SyntaxError: invalid syntax (x.py, line 3)"
+    said = f"andrea-bench: internal error: {error} (--debug shows where; please report it)"
+    (repository / "andrea_bench" / "__main__.py").write_text(
+        f"import sys\nprint({said!r}, file=sys.stderr)\nsys.exit(4)\n"
+    )
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "broken")
+    with open_revisions("HEAD", "HEAD~1", repository) as revisions:
+        refuses_to_plan(revisions, f"base HEAD: its code can't be run ({error})")
+
+
+def test_what_a_shallow_clone_lacks(repository: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
+    with (
+        pytest.raises(BadInput, match="a shallow clone: fetch its history"),
+        open_revisions("HEAD~1", None, tmp_path / "shallow"),
+    ):
+        pass
+    with pytest.raises(BadInput, match=r"is no revision of [^,]*$"), open_revisions("nowhere", None, repository):
+        pass
+
+
+def test_worktrees_of_one_that_was_killed_are_removed_by_the_next(repository: Path) -> None:
+    code = (
+        "import os, signal, sys, tempfile; from pathlib import Path\n"
+        "from andrea_bench.revisions import open_revisions\n"
+        "tempfile.tempdir = sys.argv[2]\n"
+        "with open_revisions('HEAD~1', 'HEAD', Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    scratch = repository.parent / "scratch"
+    done = subprocess.run([sys.executable, "-c", code, str(repository), str(scratch)])
+    assert done.returncode == -signal.SIGKILL and len(left_behind(repository)) == 3
+    with open_revisions("HEAD~1", "HEAD", repository):
+        held = left_behind(repository)
+        assert len(held) == 3
+        # Those of one that is at work stay.
+        with open_revisions("HEAD~1", "HEAD", repository):
+            assert set(held) < set(left_behind(repository))
+    assert left_behind(repository) == []
+
+
 def test_a_base_that_lacks_the_suite_says_so_itself(repository: Path) -> None:
     main_text = "import sys\nprint('andrea-bench: unknown suite', file=sys.stderr)\nsys.exit(2)\n"
     (repository / "andrea_bench" / "__main__.py").write_text(main_text)
@@ -248,7 +291,7 @@ def test_a_worktree_that_cannot_be_written(repository: Path) -> None:
     assert left_behind(repository) == []
 
 
-@pytest.mark.parametrize("budget", ["120", "two minutes", "-5s", "0s", "nan s", ""])
+@pytest.mark.parametrize("budget", ["120", "٥s", "1_0s", "two minutes", "-5s", "0s", "nan s", ""])
 def test_budgets_without_a_unit_are_refused(capsys: pytest.CaptureFixture[str], budget: str) -> None:
     assert main(["ab", "projection", "--base", "HEAD", f"--budget={budget}"]) == 2
     assert "--budget" in capsys.readouterr().err

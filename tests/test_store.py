@@ -182,7 +182,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
 def test_scalars_of_other_libraries_are_stored_as_numbers(tmp_path: Path) -> None:
     numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
     samples = [numpy.float32(1.5), numpy.float64(2.5), torch.tensor(3.5)]
-    record = msgspec.structs.replace(make_record("a"), samples_us=samples, flops=numpy.int64(7))
+    places = {name: [0, 1, 2] for name in ("order", "block", "round")}
+    record = msgspec.structs.replace(make_record("a"), samples_us=samples, flops=numpy.int64(7), **places)
     with RunWriter.create(tmp_path / "run", RunHead(started_at=NOW)) as writer:
         writer.append([record])
         with pytest.raises(NotImplementedError, match="a Record holds a object"):

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from andrea_bench.axes import AxisRequest
-from andrea_bench.cli.gate import noise_warnings, output_options, policy_options, present
+from andrea_bench.cli.gate import check_output, noise_warnings, output_options, policy_options, present
 from andrea_bench.cli.options import axis_options, device_option, resolve_device
 from andrea_bench.errors import AndreaError, BadInput
-from andrea_bench.verdicts.policy import Policy
+from andrea_bench.verdicts.policy import Policy, plain_number
 
 if TYPE_CHECKING:
     from andrea_bench.trial import RevisionTrial
     from andrea_bench.verdicts import Document
+
+LEAST_KERNEL_LIMIT_S = 30.0  # a kernel may be compiled in its first call
 
 
 @click.command()
@@ -41,24 +43,27 @@ def ab_command(
     """
     import msgspec
 
-    from andrea_bench.calibration import read_calibration
     from andrea_bench.cli.console import decided, note
     from andrea_bench.cli.sweep import kernel_names, protocol_for
     from andrea_bench.revisions import open_revisions
-    from andrea_bench.store import check_file
     from andrea_bench.trial import RevisionTrial
 
-    deadline = time.monotonic() + parse_seconds(budget)
+    seconds = parse_seconds(budget)
+    deadline = time.monotonic() + seconds
     names = suites or tuple(config.get("suites", ()))
     if not names:
         raise BadInput("ab: no suite is named; `andrea-bench list suites` shows them")
     device = resolve_device(device or config.get("device"))
-    protocol = msgspec.structs.replace(protocol_for(device, names, seed=seed), threads=number_of_threads(request))
+    protocol = protocol_for(device, names, seed=seed)
+    protocol = msgspec.structs.replace(
+        protocol,
+        threads=number_of_threads(request),
+        # A kernel that hangs must leave time for the others.
+        kernel_limit_s=min(protocol.kernel_limit_s, max(LEAST_KERNEL_LIMIT_S, seconds / 2)),
+    )
     arguments = plan_arguments(names, request, kernel_names(kernels, config), device)
-    for file in (output["markdown"], output["junit"]):
-        check_file(file)
+    check_output(output)
     check_runs(out)
-    read_calibration()  # one that is broken is said now, not in place of the verdict
     with open_revisions(base, head) as revisions:
         trial = RevisionTrial(revisions, arguments, device=device, protocol=protocol, policy=policy)
         note(f"{revisions.base.label} against {revisions.head.label}, at most {budget}")
@@ -93,11 +98,11 @@ def parse_seconds(text: str) -> float:
     unit = next((unit for unit in units if text.strip().endswith(unit)), None)
     number = text.strip().removesuffix(unit or "")
     try:
-        seconds = float(number) * units[unit or ""]
+        seconds = plain_number(number) * units[unit or ""]
     except (ValueError, KeyError):
         raise BadInput(f"--budget {text}: write it as 120s or 2min") from None
     if not 0 < seconds <= 86400:
-        raise BadInput(f"--budget {text}: is not between 0 and 24 hours")
+        raise BadInput(f"--budget {text}: must be more than 0 and at most 24 hours")
     return seconds
 
 

@@ -101,10 +101,13 @@ def _show(found: Any, file: Path) -> None:
     for name, noise in found.suites.items():
         least = noise.smallest_allowance
         met = f"{100 * least:g} % and more can be met" if least is not None else "no allowance up to 20 % can be met"
+        if not noise.false_alarm_rate:
+            met = "too few pairs to tell which allowance can be met: a larger --budget tells"
         alarms = ", ".join(f"{allowance}: {100 * rate:.0f} %" for allowance, rate in noise.false_alarm_rate.items())
         pairs = f"{noise.pairs} pairs of {noise.pair_seconds:.1f} s"
         out.print(
             Text(f"{name}: {100 * noise.noise:.2g} % between two processes ({pairs}); in ab's default budget {met}")
         )
-        out.print(Text(f"{name}: false alarms by allowance, replayed: {alarms}"))
+        if alarms:
+            out.print(Text(f"{name}: false alarms by allowance, replayed: {alarms}"))
     out.print(Text(f"stored in {file}"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from andrea_bench.cli.gate import judge_paths, output_options, policy_options, present
+from andrea_bench.cli.gate import check_output, judge_paths, output_options, policy_options, present
 from andrea_bench.verdicts.policy import Policy
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def compare_command(a: Path, b: Path, policy: Policy, output: dict[str, Any]) ->
     The cells are judged as a report (at most 5 % of the verdicts `slower` are false); the exit code that gate
     would give is reported, and compare itself ends with 0.
     """
+    check_output(output)
     present(compare_paths(a, b, policy), **output)
     return 0
 

@@ -16,7 +16,6 @@ from andrea_bench.errors import BadInput
 from andrea_bench.verdicts.policy import DIFFERENCES, METRICS, Policy, parse_percent
 
 if TYPE_CHECKING:
-    from andrea_bench.store import StoredRun
     from andrea_bench.verdicts import Document
 
 Command = Callable[..., Any]
@@ -69,6 +68,17 @@ def output_options(function: Command) -> Command:
     return with_output
 
 
+def check_output(output: dict[str, Any]) -> None:
+    """Raises BadInput where a file that is asked for can't be written, or would be written twice."""
+    from andrea_bench.store import check_file
+
+    markdown, junit = output["markdown"], output["junit"]
+    for file in (markdown, junit):
+        check_file(file)
+    if markdown and junit and markdown.resolve() == junit.resolve():
+        raise BadInput(f"{junit}: is asked for as --markdown and as --junit; name two files")
+
+
 @click.command()
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("head", type=click.Path(path_type=Path))
@@ -81,6 +91,7 @@ def gate_command(base: Path, head: Path, policy: Policy, output: dict[str, Any])
     """
     from andrea_bench.cli.console import decided
 
+    check_output(output)
     document = judge_paths(base, head, policy)
     decided(document.exit_code)
     present(document, **output)
@@ -104,6 +115,7 @@ def uncollected() -> Iterator[None]:
 def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
     """The verdict on two stored Runs, or on two results of asv (.asv/results@REVISION). A missing base has its own
     message, and passes under --allow-missing."""
+    from andrea_bench.store import read_whole_run
     from andrea_bench.tracking.folder import is_tracked, read_side, split_revision
     from andrea_bench.verdicts import Document, judge
 
@@ -122,26 +134,15 @@ def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
             raise BadInput(
                 f"{base}: there is no baseline; `sweep --out` makes one, --allow-missing lets a first run pass"
             )
-        head_run = _run_with_records(head)
+        head_run = read_whole_run(head)
         return Document(
             verdict="same", exit_code=0, reason="no baseline, nothing was compared (--allow-missing)", policy=policy,
             warnings=[f"there is no baseline {base}; {head_run.folder} with {len(head_run.records)} cells can be one"],
         )  # fmt: skip
-    base_run, head_run = _run_with_records(base), _run_with_records(head)
+    base_run, head_run = read_whole_run(base), read_whole_run(head)
     document = judge(base_run, head_run, policy)
     document.warnings += noise_warnings(document, head_run.head.environment)
     return document
-
-
-def _run_with_records(path: Path) -> "StoredRun":
-    """A stored Run. Raises BadInput of one that calls itself complete and lost its records: that says nothing of
-    any cell, and is no regression in all of them."""
-    from andrea_bench.store import read_run
-
-    run = read_run(path)
-    if run.head.complete and not run.records:
-        raise BadInput(f"{run.folder}: run.json calls the Run complete, but records.jsonl holds no records")
-    return run
 
 
 def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[str]:
@@ -149,7 +150,10 @@ def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[st
     from andrea_bench.calibration import read_calibration, too_tight
 
     suites = {cell.suite for cell in document.cells if cell.verdict == "inconclusive"}
-    return too_tight(read_calibration(), environment, suites, document.policy.max_slowdown)
+    try:
+        return too_tight(read_calibration(), environment, suites, document.policy.max_slowdown)
+    except BadInput as error:  # no reason to withhold a verdict
+        return [str(error)]
 
 
 def present(

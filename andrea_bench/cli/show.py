@@ -76,11 +76,9 @@ def _read(run: Path) -> "tuple[StoredRun, list[GroupRows], list[Sentence]]":
     """A Run with its rows and answers. Raises BadInput for what can't be read."""
     from andrea_bench.report.answers import answers
     from andrea_bench.report.rows import group_rows
-    from andrea_bench.store import read_run
+    from andrea_bench.store import read_whole_run
 
-    stored = read_run(run)
-    if stored.head.complete and not stored.records:
-        raise BadInput(f"{stored.folder}: run.json calls the Run complete, but records.jsonl holds no records")
+    stored = read_whole_run(run)
     _note_incomplete(stored.folder, stored.head.complete)
     groups = group_rows(stored.records)
     return stored, groups, answers(groups, stored.head.environment)

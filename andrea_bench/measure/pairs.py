@@ -2,8 +2,9 @@
 
 A pair is one fresh process of either side. Both start at once and check every kernel; then, Group by Group, they
 are measured in short turns, each four in the order base, head, head, base or its mirror, drawn at random, while
-the other one waits. What drifts, and load that comes and goes, hits both alike; what a process is born with
-(where its memory lies) differs, and makes the pair the unit of replication.
+the other one waits. After the turns of the first, second, fourth, eighth, ... pair every kernel is checked again.
+What drifts, and load that comes and goes, hits both alike; what a process is born with (where its memory lies)
+differs, and makes the pair the unit of replication.
 """
 
 import random
@@ -79,6 +80,9 @@ class Pairs:
                 failures = self._learn(list(pool.map(self._warm_up, executors)))
                 if not any(failure.lost for failure in failures):
                     failures += self._take_turns(executors)
+                if not any(failure.lost for failure in failures) and _is_power_of_two(self.count):
+                    # A kernel may go wrong with what it counts or keeps; it does so in each process alike.
+                    failures += self._learn(list(pool.map(self._warm_up, executors)))
             finally:
                 for executor in executors:
                     executor.close()
@@ -236,6 +240,10 @@ class Pairs:
                 kept.order.extend(record.order)
                 kept.block.extend([self.count] * len(record.samples_us))
                 kept.round.extend(record.round)
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
 
 
 def _held_back(record: Record) -> str | None:

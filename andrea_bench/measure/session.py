@@ -141,7 +141,7 @@ class Worker:
                 progress(message["kernel"], message["stage"])
             elif message["event"] == "stop":
                 self._end()
-                raise KernelStopped(message["reason"])
+                raise KernelStopped(f"{task.members[self._read_pulse()[1]][1]}: {message['reason']}")
             else:
                 return msgspec.convert(message["records"], list[Record])
 

@@ -13,6 +13,8 @@ MOST_CHARACTERS = 60_000
 ROW_LIMITS = (100, 50, 25, 12, 6, 3, 0)
 # Whatever some reader takes for the end of a line.
 LINES = str.maketrans(dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+# What a terminal that shows the file would obey.
+LINES |= {code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in LINES and chr(code) != "\t"}
 # What starts markup, a formula or a mention, or ends a table's cell.
 SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|~@!$&"} | LINES)
 # Of all rows, what a reader of Markdown needs.

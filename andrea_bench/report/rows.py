@@ -122,7 +122,8 @@ def ratio(row: Row, against: Row) -> Ratio | None:
 
 
 def _paired(record: Record) -> Iterator[tuple[tuple[int, int], float]]:
-    return zip(zip(record.block, record.round, strict=True), record.samples_us, strict=True)
+    """Samples by (block, round); none where an older or other writer left these out."""
+    return zip(zip(record.block, record.round, strict=False), record.samples_us, strict=False)
 
 
 def varying_fields(problems: Sequence[Problem]) -> list[str]:

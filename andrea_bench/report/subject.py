@@ -15,14 +15,14 @@ from andrea_bench.record import RunHead
 from andrea_bench.report.answers import answers
 from andrea_bench.report.content import Ceiling, MeasuredRun
 from andrea_bench.report.rows import group_rows
-from andrea_bench.store import StoredRun, read_run
+from andrea_bench.store import StoredRun, read_whole_run
 
 
 def read_runs(paths: Sequence[Path], measured_ceiling: Callable[[RunHead], Ceiling | None]) -> list[MeasuredRun]:
     """The Runs with their rows and answers, labelled apart. Raises BadInput for what can't be read.
 
     measured_ceiling: what a calibration of the Run's machine found, or None."""
-    stored = [read_run(path) for path in paths]
+    stored = [read_whole_run(path) for path in paths]
     names = [_name(run) for run in stored]
     often = Counter(names)
     measured = []

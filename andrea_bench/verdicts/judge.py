@@ -63,6 +63,8 @@ def judge(
     document = Document(verdict="same", exit_code=0, reason="", policy=policy)
     document.differences = run_differences(base, head, policy)
     for side, run in (("base", base), ("head", head)):
+        if not run.head.environment:
+            document.warnings.append(f"{side} {run.folder} doesn't say on which machine it was measured")
         if not run.head.complete:
             document.warnings.append(f"{side} {run.folder} is not complete: `sweep --resume` measures the rest")
     pairs = list(join(base.records, head.records, policy))
@@ -125,6 +127,8 @@ class Judged:
             return
         metric = METRICS[self._policy.metric]
         try:
+            if not self._policy.paired and len(base.samples_us) > 1 and base.samples_us == head.samples_us:
+                raise Invalid("base and head hold the same samples: one is a copy of the other")
             base_blocks, head_blocks = block_times(base, "base"), block_times(head, "head")
             _refuse_other_work(base, head, metric)
             shift = self._shift(costs(base, base_blocks, metric), costs(head, head_blocks, metric))

@@ -5,6 +5,8 @@ from andrea_bench.verdicts.wording import MOST_ROWS, cell_name, headline, ratio_
 
 # Whatever some reader takes for the end of a line.
 LINES = str.maketrans(dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+# What a terminal that shows the file would obey.
+LINES |= {code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in LINES and chr(code) != "\t"}
 # What starts markup, a formula or a mention, or ends a table's cell: as in reports (a test keeps the two equal).
 SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>#|~@!$&"} | LINES)
 

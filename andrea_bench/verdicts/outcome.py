@@ -12,6 +12,7 @@ from andrea_bench.verdicts.policy import Policy
 REGRESSION, NOT_DECIDED, WRONG = 1, 3, 5  # exit codes of DESIGN.md section 4.1
 UNDECIDED = {"report": NOT_DECIDED, "fail": REGRESSION, "pass": 0}  # by Policy.on_inconclusive
 UNIT_FACTOR = 1000.0  # between two units of time
+UNIT_NEARNESS = 0.03  # of a ratio's power of it: within 23 %
 
 
 def conclude(document: Document, wrong: Sequence[Record]) -> None:
@@ -70,8 +71,8 @@ def _reason(document: Document, counts: Counter[Verdict], wrong: int) -> str:
     if document.verdict == "not_comparable":
         return "; ".join(filter(None, [*_incomparable(document), told]))
     if not document.cells:
-        timed = f"{len(document.not_timed)} cells could run in neither" if document.not_timed else "no cell is in both"
-        return f"nothing to compare: {timed}"
+        untimed = len(document.not_timed)
+        return f"nothing to compare: {f'no time in base for {untimed} cells' if untimed else 'no cell is in both'}"
     invalid = sum(cell.invalid for cell in document.cells if cell.verdict == "inconclusive")
     if invalid and document.verdict == "inconclusive":
         return f"{told}; {invalid} of them invalid or throttled, which no --on-inconclusive lets pass"
@@ -97,7 +98,7 @@ def _look_at_units(document: Document) -> None:
     if not ratios:
         return
     power = round(math.log(median(ratios), UNIT_FACTOR))
-    if power and all(abs(math.log(r, UNIT_FACTOR) - power) < 0.1 for r in ratios):
+    if power and all(abs(math.log(r, UNIT_FACTOR) - power) < UNIT_NEARNESS for r in ratios):
         for cell in document.cells:
             if cell.ratio is not None:
                 _refuse_units(cell, power)

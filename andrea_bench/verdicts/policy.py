@@ -62,13 +62,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.max_slowdown, self.floor_us / base_us)
 
 
+def plain_number(text: str) -> float:
+    """A number of ASCII digits: float() also takes 1_0 and digits of other scripts. Raises ValueError."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
 def parse_percent(text: str, option: str = "--max-slowdown") -> float:
     """`5%` as 0.05. Raises BadInput; a bare number is refused with its two readings, for 5 has been meant as
     5 % by some and 0.05 by others."""
     stripped = text.strip()
     number = stripped.removesuffix("%").strip()
     try:
-        value = float(number)
+        value = plain_number(number)
     except ValueError:
         raise BadInput(f"{option} {text}: is not a percentage; write it as {option} 5%") from None
     if not (math.isfinite(value) and 0 <= value <= 1000):

@@ -91,14 +91,25 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(
     assert MadeUpTrial.made == [] and everything() == before
 
 
-def test_a_broken_calibration_is_said_before_anything_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_calibration_withholds_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     file = default_file()
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    assert main(AB) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and f"{file}: is no calibration" in captured.err
-    assert MadeUpTrial.made == []
+    assert main([*AB, "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [f"{file}: is no calibration" in warning for warning in document["warnings"]] == [True]
+
+
+@pytest.mark.parametrize(("budget", "limit"), [("120s", 60.0), ("6s", 30.0), ("10min", 120.0)])
+def test_a_kernel_that_hangs_leaves_time_for_the_others(budget: str, limit: float) -> None:
+    assert main([*AB, "--budget", budget]) == 1
+    assert MadeUpTrial.made[0].options["protocol"].kernel_limit_s == limit
+
+
+def test_one_file_is_not_written_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*AB, "--markdown", "x", "--junit", "folder/../x"]) == 2
+    assert "folder/../x: is asked for as --markdown and as --junit" in capsys.readouterr().err
+    assert MadeUpTrial.made == [] and not Path("x").exists()
 
 
 def test_targets_that_can_be_written_are_left_as_they_are_until_the_end(

@@ -28,6 +28,7 @@ def little_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.setattr(ceilings, "CEILING_SECONDS", 0.05)
     monkeypatch.setattr(ceilings, "last_level_cache_bytes", lambda: 2**20)
     monkeypatch.setattr(noise, "REPLAYED_GATES", 10)
+    monkeypatch.setattr(noise, "FEWEST_PAIRS", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION"):
         monkeypatch.delenv(name, raising=False)
@@ -88,7 +89,7 @@ def test_from_calibrate_to_gate(capsys: pytest.CaptureFixture[str]) -> None:
     default_file().write_text(json.dumps(stored))
     assert gate(capsys, "2%")[1] == []
     text, (line,) = gate(capsys, "1.9%")
-    assert line.endswith("2 % can be") and line in text
+    assert line.endswith("2 % can be, in 120 s of ab") and line in text
 
 
 def test_what_it_shows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

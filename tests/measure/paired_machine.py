@@ -27,6 +27,7 @@ class Machine:
         self.loaded: set[int] = set()
         self.turns: list[tuple[int, int]] = []  # (side, seq_len)
         self.measured: list[tuple[int, tuple[tuple[str, str], ...]]] = []
+        self.checked: list[int] = []  # side
         self.alive = 0
         self.born: list[tuple[int, int]] = []  # (side, threads)
         self.now, self.turn_seconds = 0.0, 1.0
@@ -37,6 +38,8 @@ class Machine:
         self.lose_status: Status = "timeout"
         self.lose_times = 1
         self.lose_in_check = False
+        self.lose_seconds = 0.0  # until it is seen
+        self.wrong_after: int | None = None  # turns, after which a check finds fused_qkv of head wrong
         self.scarce: str | None = None  # a kernel that finds no memory on head while the other side is at work
         self.invalid_turns: set[int] = set()
         self.interrupt_in_turn: int | None = None
@@ -62,7 +65,9 @@ class Process:
         assert task.checked != brief
         if machine.stops:
             raise KernelStopped("a kernel raised SystemExit: 1")
-        if not brief:
+        if brief:
+            machine.checked.append(self.side)
+        else:
             machine.turns.append((self.side, task.problem.seq_len))
             machine.measured.append((self.side, tuple(task.members)))
             machine.now += machine.turn_seconds
@@ -75,9 +80,12 @@ class Process:
         here = machine.lose_at in (0, task.problem.seq_len)
         if machine.lose == (self.side, name) and here and brief == machine.lose_in_check and machine.lose_times:
             machine.lose_times -= 1
+            machine.now += machine.lose_seconds
             raise Lost(index, machine.lose_status, "hung")
         record = empty_record(task, op, name)
         record.status = machine.fail.get((self.side, name), "ok")  # type: ignore[assignment]
+        if machine.wrong_after is not None and name == "fused_qkv" and self.side == 1 and brief:
+            record.status = "wrong" if len(machine.turns) > machine.wrong_after else "ok"
         if machine.scarce == name and self.side == 1 and machine.alive > 1:
             record.status = "out_of_memory"
         if machine.fail_in_turn == (self.side, name) and not brief:

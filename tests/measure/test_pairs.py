@@ -137,6 +137,24 @@ def test_memory_that_only_both_sides_together_lack_breaks_nothing() -> None:
     assert document.exit_code == 3 and "both sides at work" in document.cells[1].reason
 
 
+def test_a_kernel_that_goes_wrong_in_its_turns_is_found() -> None:
+    """By a check after the turns of the first, second, fourth, ... pair."""
+    machine = Machine()
+    machine.wrong_after = 3
+    pairs = pairs_of(machine, [make_task()])
+    pairs.measure()
+    document = document_of(pairs)
+    assert (document.verdict, document.exit_code) == ("broken", 5)
+    machine = Machine()
+    pairs = pairs_of(machine, [make_task()])
+    checks = []
+    for _ in range(9):
+        before = len(machine.checked)
+        pairs.measure()
+        checks.append(len(machine.checked) - before)
+    assert checks == [4, 4, 2, 4, 2, 2, 2, 4, 2]
+
+
 def test_a_cell_to_which_no_process_came_is_neither_missing_nor_passed_over() -> None:
     for side in (BASE, HEAD):
         machine = Machine()

@@ -120,6 +120,14 @@ def test_a_budget_of_less_than_a_pair_still_measures_one(machine: Machine) -> No
     assert [(look.pairs, look.level) for look in document.looks] == [(1, pytest.approx(0.05))]
 
 
+def test_a_kernel_that_hangs_leaves_the_others_their_time(machine: Machine) -> None:
+    """60 s of 120 until the hang is seen: no pair took so long, and the other cell has those that are left."""
+    machine.lose, machine.lose_in_check, machine.lose_seconds = (HEAD, FUSED), True, 60.0
+    document = run(machine, 120)
+    assert verdicts(document) == {LOOP: "same", FUSED: "broken"}
+    assert (document.verdict, document.exit_code) == ("broken", 1)
+
+
 def test_where_no_kernel_can_run_any_more_it_ends_at_once(machine: Machine) -> None:
     machine.fail = {(HEAD, LOOP): "error", (HEAD, FUSED): "out_of_memory"}
     document = run(machine, 1000)

@@ -1,6 +1,7 @@
 """The verbs gate and compare: exit codes, one line for bad input, every output form."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,7 @@ def test_a_full_disk_is_one_line(write_run: WriteRun, capsys: pytest.CaptureFixt
     [("5", "ambiguous; write --max-slowdown 5%, or --max-slowdown 500% if it is a share"),
      ("0.05", "ambiguous; write --max-slowdown 0.05%, or --max-slowdown 5% if it is a share"),
      ("five", "not a percentage"), ("%", "not a percentage"), ("-5%", "not between"), ("nan%", "not between"),
+     ("٥%", "not a percentage"), ("1_0%", "not a percentage"),
      ("inf%", "not between"), ("2000%", "not between"), ("", "not a percentage")],
 )  # fmt: skip
 def test_percentages_that_are_refused(
@@ -144,10 +146,15 @@ BAD_RECORDS: dict[str, tuple[str, str | bytes | None]] = {
     "a null sample": ("records.jsonl", b"null"),
     "a sample that is text": ("records.jsonl", b'"N/A"'),
     "bytes that are no text": ("records.jsonl", b"\xff\xfe\n"),
+    "compressed bytes": ("records.jsonl", b"\x1f\x8b\x08\x00 \xff\n"),
+    "deep nesting": ("run.json", '{"started_at": "x", "environment": {"a": ' + "[" * 9000 + "]" * 9000 + "}}"),
+    "a machine that is a list": ("run.json", '{"started_at": "x", "environment": {"cpu": ["x"]}}'),
+    "libraries that are text": ("run.json", '{"started_at": "x", "environment": {"libraries": "torch"}}'),
+    "fewer blocks than samples": ("records.jsonl", b'"block":[0]'),
     "no record": ("records.jsonl", ""),
     "no file of records": ("records.jsonl", None),
 }
-SAMPLES = (b"null", b'"N/A"')  # put into a record in place of one
+SAMPLES = (b"null", b'"N/A"', b'"block":[0]')  # put into a record in place of one sample, or of its blocks
 
 
 @pytest.mark.parametrize("case", BAD_RECORDS)
@@ -158,13 +165,14 @@ def test_bad_files_are_one_line_that_names_the_file(
     paths = runs(write_run, 1.0)
     file, content = BAD_RECORDS[case]
     if content in SAMPLES:
-        content = msgspec.json.encode(make_record("a", BASE)).replace(b"100.0", content) + b"\n"
+        line = msgspec.json.encode(make_record("a", BASE)) + b"\n"
+        content = re.sub(rb'"block":\[[^]]*\]' if b"block" in content else rb"100\.0", content, line)
     if content is None:
         (Path(paths[side]) / file).unlink()
     else:
         (Path(paths[side]) / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    for verb in ("gate", "compare"):
-        assert main([verb, *paths]) == 2
+    for arguments in (["gate", *paths], ["compare", *paths], ["report", paths[side], "--markdown", "/dev/null"]):
+        assert main(arguments) == 2
         captured = capsys.readouterr()
         assert captured.out == "" and len(captured.err.splitlines()) == 1
         assert file in captured.err
@@ -174,7 +182,7 @@ def test_bad_files_are_one_line_that_names_the_file(
 def test_nan_and_infinity_in_a_file_never_pass(
     write_run: WriteRun, capsys: pytest.CaptureFixture[str], on_inconclusive: str
 ) -> None:
-    for name in ("NaN", "Infinity", "-Infinity", "0", "-1"):
+    for name in ("NaN", "Infinity", "-Infinity", "0", "-1", "1e308", "5e-324"):
         line = msgspec.json.encode(make_record("a", BASE)).decode().replace("100.0", name, 1)
         base = write_run(f"b{name}", [make_record("a", BASE[::-1])])
         head = write_run(f"h{name}", [line])
@@ -218,7 +226,7 @@ def test_identical_runs_are_one_line(write_run: WriteRun, capsys: pytest.Capture
 def test_nothing_that_could_run_is_no_pass(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(write_run(name, [make_record("a"), make_record("b")])) for name in ("b", "h")]
     assert main(["gate", *paths]) == 3
-    assert "2 cells could run in neither" in capsys.readouterr().out
+    assert "no time in base for 2 cells" in capsys.readouterr().out
 
 
 def test_times_in_other_units_are_not_compared(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,6 +236,33 @@ def test_times_in_other_units_are_not_compared(write_run: WriteRun, capsys: pyte
     told = " ".join(capsys.readouterr().out.split())
     # No option lets that pass.
     assert "one of them is not in microseconds; 1 not comparable (exit 3)" in told
+
+
+def test_a_run_that_is_partly_a_copy_does_not_pass(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    base = write_run("b", [make_record("a", BASE), make_record("b", BASE[::-1])])
+    head = write_run("h", [make_record("b", BASE[::-1]), make_record("a", [us * 1.001 for us in BASE])])
+    assert main(["gate", str(base), str(head), "--json", "--on-inconclusive", "pass"]) == 3
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [cell["verdict"] for cell in cells] == ["same", "inconclusive"]
+    assert "copy of the other" in cells[1]["reason"]
+
+
+def test_what_editors_leave_is_read(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte order mark, and empty lines at the end."""
+    base, head = runs(write_run, 1.0)
+    file = Path(base) / "records.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes() + b"\n\n")
+    assert main(["gate", base, head]) == 0
+
+
+def test_outputs_are_looked_at_before_anything_is_judged(
+    write_run: WriteRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = runs(write_run, 1.0)
+    for verb in ("gate", "compare"):
+        assert main([verb, *paths, "--junit", str(tmp_path)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and f"{tmp_path}: is no file's name" in captured.err
 
 
 def test_a_missing_baseline_has_its_own_message(write_run: WriteRun, capsys: pytest.CaptureFixture[str]) -> None:
