@@ -10,6 +10,7 @@ from andrea_bench.environment import differences
 from andrea_bench.errors import BadInput
 from andrea_bench.record import SCHEMA_VERSION
 
+MOST_DISTURBED = 0.1  # share of the turns of a trial that is not worth a word
 GATE_SECONDS = 120.0  # the default budget of ab: noise is judged for as many pairs as that allows
 
 
@@ -37,7 +38,8 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     false_alarm_rate: share of replayed A/A gates that said slower, by allowance. smallest_allowance: the
     smallest of those tried within which A/A gates of gate_pairs pairs (what ab's default budget allows) end as
     `same` nine times in ten; None where none does. Neither is told from too few pairs: then false_alarm_rate is
-    empty. pairs, pair_seconds: that were measured, and what each took."""
+    empty. pairs, pair_seconds: that were measured, and what each took. disturbed: share of their turns in which
+    the machine had other things to do."""
 
     pairs: int
     gate_pairs: int
@@ -46,6 +48,7 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     false_alarm_rate: dict[str, float]
     smallest_allowance: float | None
     cells: list[CellNoise]
+    disturbed: float = 0.0
 
 
 class Calibration(msgspec.Struct, kw_only=True):

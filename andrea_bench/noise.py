@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from andrea_bench.calibration import GATE_SECONDS, CellNoise, SuiteNoise
 from andrea_bench.errors import EnvironmentUnfit
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
@@ -44,7 +46,8 @@ def suite_noise(groups: list[Group], device: str, protocol: Protocol, seconds: f
     if not cells:
         reasons = [record.reason for side in (BASE, HEAD) for record in pairs.records(side) if record.reason]
         raise EnvironmentUnfit(f"suite {groups[0].suite.name}: no cell could be timed: {(reasons or ['held back'])[0]}")
-    return summarise(cells, pairs.count, pair_seconds)
+    disturbed = len(pairs.disturbed) / max(1, pairs.turns)
+    return msgspec.structs.replace(summarise(cells, pairs.count, pair_seconds), disturbed=disturbed)
 
 
 def cell_noise(pairs: Pairs) -> list[CellNoise]:

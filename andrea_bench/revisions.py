@@ -95,8 +95,9 @@ class Revision:
 
 @dataclass(frozen=True)
 class Revisions:
-    """Both sides, and what a reader should know of them."""
+    """Both sides, the repository that they are of, and what a reader should know of them."""
 
+    repository: Path
     base: Revision
     head: Revision
     warnings: list[str]
@@ -123,7 +124,7 @@ def open_revisions(base: str, head: str | None, start: Path | None = None) -> It
             sides["head"] = Revision("head", "working tree", None, repository)
         for revision in sides.values():
             _check(revision)
-        yield Revisions(sides["base"], sides["head"], _warnings(repository, sides["base"], sides["head"]))
+        yield Revisions(repository, sides["base"], sides["head"], _warnings(repository, sides["base"], sides["head"]))
     finally:
         _remove(repository, folder)
         os.close(lock)

@@ -12,6 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -305,6 +306,13 @@ class RunWriter:
     def keep_only(self, records: list[Record]) -> None:
         """Rewrite the records as `records` (the whole groups of a Run that was cut off within one)."""
         write_whole(self.folder / RECORDS, b"".join(_ENCODER.encode(r) + b"\n" for r in records))
+
+    def discard(self) -> None:
+        """Remove the Run, and its folder where nothing else lies in it."""
+        for name in (HEAD, RECORDS, LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def close(self) -> None:
         os.close(self._lock)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from andrea_bench.calibration import MOST_DISTURBED
 from andrea_bench.environment import environment
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
@@ -19,9 +20,9 @@ from andrea_bench.revisions import PlannedCell, Revision, Revisions
 from andrea_bench.store import RunWriter, StoredRun
 from andrea_bench.verdicts import Document, Policy
 from andrea_bench.verdicts.sequential import Trial
+from andrea_bench.verdicts.wording import collapsed
 
 RESERVE = 1.3  # of the longest pair so far: what the next may take, and the end of the trial after it
-
 Report = Callable[[str], None]
 
 
@@ -154,6 +155,10 @@ class RevisionTrial:
 
     def _completed(self, document: Document) -> Document:
         document.warnings += self._revisions.warnings
+        disturbed, turns = self._pairs.disturbed, self._pairs.turns
+        if len(disturbed) > MOST_DISTURBED * turns:
+            share = f"{100 * len(disturbed) / turns:.0f} % of the turns"
+            document.warnings.append(f"the machine was disturbed in {share}: {'; '.join(collapsed(disturbed))}")
         if self._pairs.left_out:
             document.warnings.append(
                 f"{self._pairs.left_out} times a cell's pair was left out: the machine was held back meanwhile"

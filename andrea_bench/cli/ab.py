@@ -66,7 +66,7 @@ def ab_command(
     check_runs(out)
     with open_revisions(base, head) as revisions:
         trial = RevisionTrial(revisions, arguments, device=device, protocol=protocol, policy=policy)
-        note(f"{revisions.base.label} against {revisions.head.label}, at most {budget}")
+        note(f"{revisions.base.label} against {revisions.head.label} of {revisions.repository}, at most {budget}")
         document = _measure(trial, deadline, out)
     document.warnings += noise_warnings(document, trial.head.head.environment)
     decided(document.exit_code)

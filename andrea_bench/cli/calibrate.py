@@ -92,6 +92,7 @@ def _groups(
 def _show(found: Any, file: Path) -> None:
     from rich.text import Text
 
+    from andrea_bench.calibration import MOST_DISTURBED
     from andrea_bench.cli.console import console
 
     out = console()
@@ -108,6 +109,11 @@ def _show(found: Any, file: Path) -> None:
         out.print(
             Text(f"{name}: {100 * noise.noise:.2g} % between two processes ({pairs}); in ab's default budget {met}")
         )
+        if noise.disturbed > MOST_DISTURBED:
+            out.print(
+                Text(f"{name}: the machine had other things to do in {100 * noise.disturbed:.0f} % of the turns; "
+                     "calibrate again when it is quiet")
+            )  # fmt: skip
         if alarms:
             out.print(Text(f"{name}: false alarms by allowance, replayed: {alarms}"))
     out.print(Text(f"stored in {file}"))

@@ -77,8 +77,10 @@ def claims_command(
         print_json({"run": str(folder) if folder else None, "training": str(training) if training else None,
                     "claims": claims})  # fmt: skip
         return
+    from rich.text import Text
+
     for line in lines(claims):
-        console().print(line, markup=False, soft_wrap=True)
+        console().print(Text(line))
 
 
 def _names(text: str) -> list[str]:

@@ -135,20 +135,25 @@ def _measure(
     """Measure every split that the kernels are made for; on the GPU that was named, or on what is here."""
     from andrea_bench.cli.console import note
     from andrea_bench.cli.sweep import protocol_for
-    from andrea_bench.explore.measured import refuse_other_device, run_gpu, splits_plan
+    from andrea_bench.explore.measured import run_gpu, splits_plan
     from andrea_bench.measure.sweep import Sweep
 
     protocol = protocol_for(device, ["layer"], time_limit_s=MEASURED_SECONDS)
     plan = splits_plan(found, shares, kernel, device, protocol)
     arguments = (click.get_current_context().find_root().obj or {}).get("arguments", [])
     sweep = Sweep(plan, arguments=arguments, folder=out)
-    for asked in _gpus(names) if names else []:
-        refuse_other_device(sweep.head, "this machine", asked)
+    here = run_gpu(sweep.head)
+    blind = device.startswith("cuda") and not sweep.head.environment.get("gpu")  # what is missing the process says
+    for asked in _gpus(names) if names and not blind else []:
+        if here is None or here.name != asked.name:
+            raise BadInput(
+                f"--measure measures on {here.name if here else device}, not on {asked.name}: leave --gpu away, or "
+                f"name a Run of that GPU with --run"
+            )
     with sweep:
         note(f"{sweep.plan_line()}; writing to {sweep.folder}")
         sweep.run(lambda done, text: None)
-    gpu = run_gpu(sweep.head)
-    return [(gpu, gpu.name if gpu else device)], sweep.records, sweep.folder
+    return [(here, here.name if here else device)], sweep.records, sweep.folder
 
 
 def _refit(run: Path | None, gpu: "Gpu | None") -> tuple[Mapping[Any, Any] | None, list[str]]:
@@ -186,8 +191,10 @@ def _audit_paper(paper: str, names: Sequence[str], measured_on: str | None, as_j
     if as_json:
         print_json({"paper": PAPER, "rules": rules})
         return
+    from rich.text import Text
+
     for line in lines(rules):
-        console().print(line, markup=False, soft_wrap=True)
+        console().print(Text(line))
 
 
 def _show(out: Any, settings: "Sequence[Setting]", fits: Sequence[str]) -> None:

@@ -19,7 +19,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """The time of one call in microseconds, from low_us to high_us. how: `predicted` or `measured`.
 
     percent_of_bound: of the predicted bound, None without one. prediction: where it comes from (beside a
-    measured time: what was predicted of it), with width, waste, waves, tail and what binds.
+    measured time: what was predicted of it), with width, waste, waves, tail and what binds. doubts: why a
+    measured time may be off, by the machine's own counters.
     """
 
     how: How
@@ -29,6 +30,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     tflops: float | None
     percent_of_bound: float | None
     prediction: Prediction | None
+    doubts: list[str] = []
 
     def over(self, other: "Timing") -> Ratio:
         """This time over the other's. An error of the model's level cancels between two predictions."""
@@ -70,6 +72,12 @@ class Choice(msgspec.Struct, kw_only=True):
     reason: str | None = None
     rank: int | None = None
     pareto: bool = False
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why one of its measured times may be off."""
+        timings = (self.qkv_projection, self.attention, self.output_projection, self.layer)
+        return list(dict.fromkeys(doubt for timing in timings if timing for doubt in timing.doubts))
 
     @property
     def projections_us(self) -> float | None:

@@ -92,6 +92,7 @@ def _set_layer(one: Choice, record: Record | None) -> None:
             tflops=one.problem.flops("layer") / time_us / 1e6,
             percent_of_bound=None,
             prediction=one.layer.prediction if one.layer else None,
+            doubts=list(dict.fromkeys(doubt for part in timed for doubt in part.doubts)),
         )
     )
 
@@ -108,6 +109,7 @@ def _timing(record: Record, predicted: Timing | None) -> Timing:
         tflops=record.flops / middle / 1e6 if record.flops else None,
         percent_of_bound=100 * bound / middle if bound else None,
         prediction=predicted.prediction if predicted else None,
+        doubts=list(record.validity.reasons) if record.validity.verdict != "valid" else [],
     )
 
 

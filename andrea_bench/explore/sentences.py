@@ -24,7 +24,8 @@ WIDE_LOAD_BYTES = 16
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     """A statement about `split` against `against`: their ratios of attention and of the layer, how known, and the
-    numbers of the reasons, each as it is said. tied: the splits of the best's rank, all of them."""
+    numbers of the reasons, each as it is said. tied: the splits of the best's rank, all of them. doubts: why a
+    measured time of either may be off."""
 
     text: str
     split: str | None = None
@@ -34,10 +35,21 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     how: str | None = None
     numbers: dict[str, float] = {}
     tied: list[str] = []
+    doubts: list[str] = []
 
 
 def sentences(choices: Sequence[Choice], own: Choice | None, objective: str, *, rankable: bool) -> list[Sentence]:
     """What to know, the most important first. choices: best first."""
+    doubts = {one.split: one.doubts for one in choices}
+    return [
+        msgspec.structs.replace(
+            said, doubts=list(dict.fromkeys([*doubts.get(said.split or "", []), *doubts.get(said.against or "", [])]))
+        )
+        for said in _sentences(choices, own, objective, rankable=rankable)
+    ]
+
+
+def _sentences(choices: Sequence[Choice], own: Choice | None, objective: str, *, rankable: bool) -> list[Sentence]:
     usable = [one for one in choices if one.reason is None and one.layer is not None]
     if not usable:
         return []

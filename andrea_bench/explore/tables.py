@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from andrea_bench.explore.choice import Choice, objective_value
 from andrea_bench.explore.setting import Setting
-from andrea_bench.report.words import ABSENT, duration, significant
+from andrea_bench.report.words import ABSENT, duration, kind_of, significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,11 +31,13 @@ def print_settings(console: "Console", settings: Sequence[Setting]) -> None:
         hidden = sum(one.reason is None for one in setting.choices) - len(_shown(setting))
         if hidden:
             console.print(Text(f"... and {hidden} more below (--json has all)", style="dim"))
+        if doubts := {kind_of(doubt) for one in _shown(setting) for doubt in one.doubts}:
+            console.print(Text(f"! measured, and in doubt: {'; '.join(sorted(doubts))}"))
         _print_sizes(console, setting)
         if any(one.compiled for one in setting.choices):
             console.print(_compiled(setting))
         for sentence in setting.sentences:
-            console.print(Text(f"- {sentence.text}"))
+            console.print(Text(f"- {sentence.text}{' !' * bool(sentence.doubts)}"))
         _print_left_out(console, setting)
         for reason in setting.assumed:
             console.print(Text(f"note: {reason}", style="dim"))
@@ -60,7 +62,8 @@ def _family(one: Choice) -> str | None:
 
 
 def _rank(one: Choice) -> str:
-    return f"{one.rank if one.rank is not None else ABSENT}{'*' if one.pareto else ''}"
+    """The rank; * of the Pareto set, ! where a measured time is in doubt."""
+    return f"{one.rank if one.rank is not None else ABSENT}{'*' * one.pareto}{'!' * bool(one.doubts)}"
 
 
 def _times(setting: Setting) -> "Table":
@@ -72,9 +75,9 @@ def _times(setting: Setting) -> "Table":
     caption = f"us of one layer, {' and '.join(sorted(hows))}"
     caption += " (m: measured)" if len(hows) > 1 else ""
     caption += (
-        "; from to: its interval. width, waste (matrix FLOPs beyond the useful, masked halves of causal tiles among "
-        "them), waves (blocks over SMs), tail (how busy SMs are over them) and what binds: of attention, predicted. "
-        "* in the Pareto set of time, KV cache and parameters"
+        "; from to: its interval. width, waste (share of the issued matrix FLOPs that is of no use, masked halves of "
+        "causal tiles among them), waves (blocks over SMs), tail (how busy SMs are over them) and what binds: of "
+        "attention, predicted. * in the Pareto set of time, KV cache and parameters"
     )
     table = Table(box=None, padding=(0, 1, 0, 0), caption=Text(caption, style="dim"), caption_justify="left")
     for head in ("rank", "split", "layer", "from to %", "attention", "TFLOP/s", "% of bound", "width waste",
@@ -155,11 +158,13 @@ def _print_sizes(console: "Console", setting: Setting) -> None:
 
     usable = [one for one in setting.choices if one.reason is None]
     heads = ("KV cache a token", "parameters", "weights, KV cache")
+    training = "backward" in setting.choices[0].problem.direction  # keeps no cache; gradients are not counted
     projections = {one.projections_us for one in usable}
     if len(projections) == 1 and None not in projections:
         console.print(Text(f"of every split: both projections {duration(projections.pop())}"))
     if len({tuple(_sizes(one)) for one in usable}) == 1 and setting.objective != "energy":
-        fixed = ", ".join(f"{head} {size}" for head, size in zip(heads, _sizes(usable[0]), strict=True))
+        sizes = dict(zip(heads, _sizes(usable[0]), strict=True))
+        fixed = ", ".join(f"{head} {size}" for head, size in sizes.items() if not training or head == "parameters")
         console.print(Text(f"of every split, over {usable[0].problem.n_layer} layers: {fixed}"))
         best, last = usable[0].tokens_per_s, usable[-1].tokens_per_s
         if best and last:

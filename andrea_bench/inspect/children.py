@@ -136,7 +136,16 @@ def _one_line(error: BaseException) -> str:
         by = f" ({tool} {toolchain.version_of(tool)})" if tool and tool.is_file() else ""
         return f"the assembler refused the code: {' '.join(complaint[0].split())}{by}"
     cause = getattr(error, "error_message", None) or _last_line(text)
-    return f"{type(error).__name__}: {' '.join(str(cause).split())[:300]}"
+    return f"{type(error).__name__}: {' '.join(str(cause).split())[:300]}{_where(error)}"
+
+
+def _where(error: BaseException) -> str:
+    """The line of the kernel that a compilation error is about; empty where it tells none."""
+    source, number = getattr(error, "src", None), getattr(getattr(error, "node", None), "lineno", None)
+    if not isinstance(source, str) or not number:
+        return ""
+    lines = source.splitlines()
+    return f" (line {number} of it: {lines[number - 1].strip()[:120]})" if number <= len(lines) else ""
 
 
 def _last_line(text: str) -> str:

@@ -10,10 +10,10 @@ from andrea_bench.inspect.gate import GateResult
 
 COLUMNS = ("head_dim", "wide", "waste", "spilled", "loads", "regs", "occ", "matrix", "bound", "cycles")
 CAPTION = (
-    "compiled, not measured. wide: computed in Q K^T / P V. waste: matrix FLOPs issued beyond the useful. "
-    "spilled: bytes stored / loaded a thread. loads: bytes of a load or copy of the main loop, TMA: copies of whole "
-    "tiles. regs: a thread. occ: occupancy. matrix: shape of the matrix instruction. bound: the unit that needs most "
-    "cycles. cycles: of that unit for each useful FLOP, against the baseline (*): a bound; a card may order them "
+    "compiled, not measured. wide: computed in Q K^T / P V. waste: matrix FLOPs issued beyond the useful, in % of "
+    "these. spilled: bytes stored / loaded a thread. loads: bytes of a load or copy of the main loop, TMA: copies of "
+    "whole tiles. regs: a thread. occ: occupancy. matrix: shape of the matrix instruction. bound: the unit that needs "
+    "most cycles. cycles: of that unit for each useful FLOP, against the baseline (*): a bound; a card may order them "
     "otherwise."
 )
 

@@ -111,6 +111,10 @@ def user_launch(
         raise BadInput(f"{getattr(kernel, '__name__', kernel)!s} is no triton.jit function")
     if unknown := sorted(set(constexprs) - set(names)):
         raise BadInput(f"{kernel.__name__} has no argument {unknown[0]}; it has {', '.join(names)}")
+    named = {param.name: param for param in kernel.params if param.is_constexpr and param.name not in constexprs}
+    if missing := [name for name, param in named.items() if not param.has_default]:
+        raise BadInput(f"{kernel.__name__}: its constexprs {', '.join(missing)} have no value (--constexpr NAME=VALUE)")
+    constexprs = {**{name: param.default for name, param in named.items()}, **constexprs}
     plain = [name for name in names if name not in constexprs]
     types = _types(kernel.__name__, signature, plain)
     _check_types(types)

@@ -17,6 +17,7 @@ import msgspec
 
 from andrea_bench.measure.session import Executor, Lost, lost_record
 from andrea_bench.measure.task import Task, unmeasured_record
+from andrea_bench.measure.validity import marks
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import TIMED, Record, Validity
 
@@ -61,6 +62,8 @@ class Pairs:
         fours: int = FOURS,
     ) -> None:  # fmt: skip
         self.count = 0  # of pairs that were measured
+        self.turns = 0
+        self.disturbed: list[str] = []  # what disturbed the machine, of each turn in which something did
         self.left_out = 0  # samples of a cell in a pair, left out because the machine was held back meanwhile
         self._make, self._fours = make, fours
         self._tasks = [msgspec.structs.replace(task, protocol=_one_turn(task.protocol, turn_seconds)) for task in tasks]
@@ -196,6 +199,9 @@ class Pairs:
                 except Lost as lost:
                     return [_Failure(side, *_lost(i, task, lost), lost=True)]
                 turns.append((side, records))
+                self.turns += 1
+                watched = next((record.counters for record in records if "interval_s" in record.counters), None)
+                self.disturbed += [text for _, text in marks(task.device, watched or {})][:1] if watched else []
                 self._taken[side] += sum(len(record.samples_us) for record in records)
                 for record in records:
                     record.round = [rounds[side] + number for number in record.round]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from andrea_bench.environment import differences, environment
-from andrea_bench.errors import AndreaError, BadInput
+from andrea_bench.errors import AndreaError, BadInput, EnvironmentUnfit
 from andrea_bench.measure.clock import FakeClock
 from andrea_bench.measure.session import Executor, InProcess, KernelStopped, Session, Worker
 from andrea_bench.measure.task import Task, empty_record
@@ -75,7 +75,9 @@ class Sweep:
             self._writer.keep_only(self.records)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None and issubclass(kind, EnvironmentUnfit) and not self._resume and not self.records:
+            self._writer.discard()  # nothing could be measured: there is nothing to go on with
         self._writer.close()
 
     def _refuse_other(self, stored: StoredRun) -> None:

@@ -47,7 +47,9 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[MadeUpTrial
 
     @contextlib.contextmanager
     def open_revisions(base: str, head: str | None) -> Iterator[Any]:
-        yield SimpleNamespace(base=SimpleNamespace(label=base), head=SimpleNamespace(label=head))
+        yield SimpleNamespace(
+            repository=Path("here"), base=SimpleNamespace(label=base), head=SimpleNamespace(label=head)
+        )
 
     monkeypatch.setattr(MadeUpTrial, "made", [], raising=False)
     monkeypatch.setattr(revisions, "open_revisions", open_revisions)

@@ -97,7 +97,7 @@ def test_what_it_shows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     of_cell = noise.CellNoise(cell_id="x", kernel="k", problem="p", median_us=100.0, log_ratios=[0.012, -0.011, 0.01])
     given = noise.SuiteNoise(
         pairs=9, gate_pairs=20, pair_seconds=6.04, noise=0.0163, false_alarm_rate={"1%": 0.02, "5%": 0.0},
-        smallest_allowance=0.03, cells=[of_cell],
+        smallest_allowance=0.03, cells=[of_cell], disturbed=0.34,
     )  # fmt: skip
     asked = []
     monkeypatch.setattr(noise, "suite_noise", lambda *arguments: asked.append(arguments) or given)
@@ -109,6 +109,7 @@ def test_what_it_shows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
         "projection: 1.6 % between two processes (9 pairs of 6.0 s); in ab's default budget 3 % and more can" in shown
     )
     assert "layout: false alarms by allowance, replayed: 1%: 2 %, 5%: 0 %" in shown
+    assert "layout: the machine had other things to do in 34 % of the turns; calibrate again" in shown
     assert "2 threads: float32 " in shown and "best copy: " in shown and "stored in new/machine.json" in shown
     # The budget is that of all suites; each process has two threads.
     assert [(seconds, protocol.threads) for _, _, protocol, seconds, _ in asked] == [(90.0, 2)] * 2

@@ -269,3 +269,9 @@ def test_an_interrupt_ends_with_130_and_a_usable_run(number: int) -> None:
     assert json.loads(Path("run/run.json").read_text())["complete"] is False
     assert len(kept()) % 3 == 0
     assert main(["show", "run"]) == 0
+
+
+def test_where_nothing_could_be_measured_no_run_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "output", "-a", "seq_len=16", "--device", "cuda:99", "--out", "run"]) == 4
+    assert "can't use cuda:99" in capsys.readouterr().err
+    assert not Path("run").exists()

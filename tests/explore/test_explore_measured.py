@@ -14,7 +14,7 @@ from andrea_bench.explore.splits import candidates
 from andrea_bench.predict import cell
 from andrea_bench.problem import Problem
 from andrea_bench.protocol import Protocol
-from andrea_bench.record import Record, RunHead
+from andrea_bench.record import Record, RunHead, Validity
 from andrea_bench.store import RunWriter
 
 
@@ -65,14 +65,36 @@ def test_measured_parts_add_up_where_the_layer_was_not_measured() -> None:
 def test_records_that_do_not_count_are_reasons_not_zeros(fields: dict, reason: str) -> None:
     import msgspec
 
-    from andrea_bench.record import Validity
-
     if "validity" in fields:
         fields = {"validity": msgspec.convert(fields["validity"], Validity)}
     problem = Problem(d_model=768, n_head=12)
     one = choice(problem)
     add_measurements([one], [record("layer", "five_steps_strided", problem, 100.0, **fields)], "sdpa", None)
     assert one.reason == f"layer measured: {reason}"
+
+
+def test_times_in_doubt_are_marked_wherever_they_are_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of two splits one was timed while the machine was busy: its row, the sentences on it, and the JSON say so."""
+    reasons = ["other processes kept 1.14 of 2 CPUs busy"]
+    quiet, busy = (Problem(batch=8, d_model=768, n_head=n, dtype="bfloat16") for n in (6, 12))
+    run = RunHead(started_at="2026-01-01T00:00:00Z", environment={"gpu": {"name": "NVIDIA GeForce RTX 4090"}})
+    with RunWriter.create(tmp_path / "run", run) as writer:
+        writer.append([
+            record("layer", "five_steps_strided", quiet, 1000.0),
+            record("layer", "five_steps_strided", busy, 1500.0, validity=Validity(verdict="suspect", reasons=reasons)),
+        ])  # fmt: skip
+    arguments = ["explore", "--run", str(tmp_path / "run"), "--iso", "d_model=768", "-a", "batch=8", "--own", "12x64",
+                 "--where", "n_head == 6 or n_head == 12"]  # fmt: skip
+    assert main(arguments) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2! 12 x 64 1500" in told and "1* 6 x 128 1000" in told
+    assert "! measured, and in doubt: other processes kept N of N CPUs busy" in told
+    assert "12 x 64 takes 1.50 (1.50 to 1.50) of the layer time of the best, 6 x 128, measured !" in told
+    assert main([*arguments, "--json"]) == 0
+    (setting,) = json.loads(capsys.readouterr().out)["settings"]
+    doubts = {one["split"]: one["layer"]["doubts"] for one in setting["choices"] if one["layer"]}
+    assert doubts["12 x 64"] == reasons and doubts["6 x 128"] == []
+    assert setting["sentences"][0]["doubts"] == reasons
 
 
 def test_measured_energy_goes_before_the_boards_limit() -> None:

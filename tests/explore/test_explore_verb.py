@@ -255,3 +255,16 @@ def test_a_run_of_another_device_is_refused(tmp_path: Path, capsys: pytest.Captu
 )
 def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert message in refused(capsys, "explore", *arguments)
+
+
+def test_what_is_measured_here_is_no_other_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = ["--measure", "--device", "cpu", "--out", str(tmp_path / "run")]
+    assert "--measure measures on cpu, not on rtx_4090: leave --gpu away" in refused(capsys, *ON_4090, *asked)
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_keeps_no_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    for direction, cached in (("forward", True), ("forward_backward", False)):
+        assert main([*ON_4090, "-a", f"direction={direction}"]) == 0
+        told = capsys.readouterr().out
+        assert ("KV cache a token" in told) == cached and "parameters 28.31 M" in told

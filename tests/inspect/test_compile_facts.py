@@ -301,7 +301,7 @@ def test_too_much_shared_memory_is_a_row_with_the_figures():
 def test_kernel_that_does_not_compile():
     facts = compile_facts(sample_broken, gpu="rtx_4090", signature="*fp32,*fp32", constexprs={"block": 64})
     assert facts.status == "error"
-    assert "undefined_name" in facts.reason
+    assert "undefined_name" in facts.reason and "undefined_name" in facts.reason.split(" of it: ")[1]
     assert "\n" not in facts.reason
 
 

@@ -106,6 +106,7 @@ def test_shared_memory_beyond_the_limit_is_a_row(capsys: pytest.CaptureFixture[s
         (["--signature", "*fp32"], "belongs to --module"),
         ([*COPY[:4], "--constexpr", "block"], "NAME=VALUE"),
         ([*COPY[:4], "--constexpr", "blok=3"], "no argument blok"),
+        (COPY[:4], "sample_copy: its constexprs block have no value"),
         ([*COPY, "--grid", "1,2,3,4"], "--grid"),
         ([*COPY, "--dump", "asm", "x"], "sass"),
         ([*COPY, "--jobs", "0"], "--jobs"),

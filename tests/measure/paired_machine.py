@@ -42,6 +42,7 @@ class Machine:
         self.wrong_after: int | None = None  # turns, after which a check finds fused_qkv of head wrong
         self.scarce: str | None = None  # a kernel that finds no memory on head while the other side is at work
         self.invalid_turns: set[int] = set()
+        self.counters: dict[str, object] = {}  # what the machine tells of a turn
         self.interrupt_in_turn: int | None = None
         self.stops = False
 
@@ -83,6 +84,7 @@ class Process:
             machine.now += machine.lose_seconds
             raise Lost(index, machine.lose_status, "hung")
         record = empty_record(task, op, name)
+        record.counters |= machine.counters
         record.status = machine.fail.get((self.side, name), "ok")  # type: ignore[assignment]
         if machine.wrong_after is not None and name == "fused_qkv" and self.side == 1 and brief:
             record.status = "wrong" if len(machine.turns) > machine.wrong_after else "ok"

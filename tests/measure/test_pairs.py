@@ -155,6 +155,17 @@ def test_a_kernel_that_goes_wrong_in_its_turns_is_found() -> None:
     assert checks == [4, 4, 2, 4, 2, 2, 2, 4, 2]
 
 
+def test_what_disturbed_the_turns_is_counted() -> None:
+    machine = Machine()
+    machine.counters = {"interval_s": 0.5, "cpu_window_s": 0.5, "cpu_cpus": 2, "cpu_steal_share": 0.0}
+    pairs = pairs_of(machine, [make_task()])
+    pairs.measure()
+    assert (pairs.turns, pairs.disturbed) == (4, [])
+    machine.counters |= {"cpu_foreign_cpus": 1.0}
+    pairs.measure()
+    assert (pairs.turns, pairs.disturbed) == (8, ["other processes kept 1.00 of 2 CPUs busy"] * 4)
+
+
 def test_a_cell_to_which_no_process_came_is_neither_missing_nor_passed_over() -> None:
     for side in (BASE, HEAD):
         machine = Machine()

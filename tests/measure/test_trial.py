@@ -64,7 +64,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def make_trial(threads: int = 1, planned_threads: int | None = None) -> RevisionTrial:
     sides = [MadeUp(side, side, None, Path(side)) for side in ("base", "head")]
     return RevisionTrial(
-        Revisions(*sides, ["what to know"]), [str(planned_threads or threads)], device="cpu",
+        Revisions(Path(), *sides, ["what to know"]), [str(planned_threads or threads)], device="cpu",
         protocol=Protocol(seed=3, threads=threads), policy=POLICY,
     )  # fmt: skip
 
@@ -126,6 +126,12 @@ def test_a_kernel_that_hangs_leaves_the_others_their_time(machine: Machine) -> N
     document = run(machine, 120)
     assert verdicts(document) == {LOOP: "same", FUSED: "broken"}
     assert (document.verdict, document.exit_code) == ("broken", 1)
+
+
+def test_a_busy_machine_is_said(machine: Machine) -> None:
+    machine.counters = {"interval_s": 1.0, "cpu_window_s": 1.0, "cpu_cpus": 2, "cpu_foreign_cpus": 1.0}
+    warnings = run(machine, 1000).warnings
+    assert "the machine was disturbed in 100 % of the turns: other processes kept 1.00 of 2 CPUs busy" in warnings
 
 
 def test_where_no_kernel_can_run_any_more_it_ends_at_once(machine: Machine) -> None:
