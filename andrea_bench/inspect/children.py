@@ -90,6 +90,7 @@ def _child_main(run: Callable[[], Any], pipe: Connection, errors: Path) -> None:
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+    tempfile.tempdir = str(errors.parent)  # what a child that is killed leaves goes with the parent's folder
     with errors.open("wb") as file:
         os.dup2(file.fileno(), 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,6 +50,22 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_child_that_is_killed_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def hang() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "half a binary").touch()
+            (tmp_path / "begun").touch()
+            time.sleep(600)
+
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    results: dict[int, Any] = {}
+    in_children([kept(results, 0, hang)], time_limit_s=1.0)
+    assert (tmp_path / "begun").exists() and results[0].status == "timeout"
+    assert list(scratch.iterdir()) == []
 
 
 def test_crash_hang_and_error_take_only_their_child(tmp_path: Path):
