@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "andrea_bench"
 KERNELS = ROOT / "kernels" / "andrea_kernels"
 
-LAYER_0 = {"errors", "problem", "models", "axes", "where", "protocol", "record", "statistics"}
+LAYER_0 = {"errors", "files", "problem", "models", "axes", "where", "protocol", "record", "statistics"}
 LAYER_1 = {"kernel", "suite", "suites", "plan", "hardware"}
 # Layer 2, each with the heavy libraries that are its own.
 LAYER_2 = {

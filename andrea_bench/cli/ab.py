@@ -141,7 +141,8 @@ def _axis_value(value: object) -> str:
 # ---- where it is to be written --------------------------------------------------------------------------
 def check_runs(folder: Path | None) -> None:
     """Raises BadInput where folder/base and folder/head can't become Runs: they hold some, or can't be written."""
-    from andrea_bench.store import HEAD, RECORDS, try_to_write
+    from andrea_bench.files import try_to_write
+    from andrea_bench.store import HEAD, RECORDS
 
     for side in (folder / "base", folder / "head") if folder else ():
         if any((side / name).exists() for name in (HEAD, RECORDS)):

@@ -43,9 +43,9 @@ def calibrate_command(
     from andrea_bench.cli.console import note, print_json
     from andrea_bench.cli.sweep import kernel_names, protocol_for
     from andrea_bench.environment import environment
+    from andrea_bench.files import check_file, make_folder, write_whole
     from andrea_bench.measure.ceilings import ceilings
     from andrea_bench.noise import suite_noise
-    from andrea_bench.store import check_file, make_folder, write_whole
 
     seconds = parse_seconds(budget)
     device = resolve_device(device or config.get("device"))

@@ -46,9 +46,9 @@ def claims_command(
     from andrea_bench.claims import audit
     from andrea_bench.claims.page import lines, markdown
     from andrea_bench.cli.console import console, note, print_json
+    from andrea_bench.files import check_file, make_folder, write_whole
     from andrea_bench.hardware import find_gpu
     from andrea_bench.problem import DTYPES
-    from andrea_bench.store import check_file, make_folder, write_whole
 
     if markdown_file:  # told before minutes of measuring
         make_folder(markdown_file.parent)
@@ -133,7 +133,7 @@ def _train(path: Path) -> Path:
 
     from andrea_bench.claims.training import train
     from andrea_bench.cli.console import note
-    from andrea_bench.store import make_folder, write_whole
+    from andrea_bench.files import make_folder, write_whole
 
     make_folder(path.parent)
     result: dict[str, Any] = train(said=note)

@@ -70,7 +70,7 @@ def output_options(function: Command) -> Command:
 
 def check_output(output: dict[str, Any]) -> None:
     """Raises BadInput where a file that is asked for can't be written, or would be written twice."""
-    from andrea_bench.store import check_file
+    from andrea_bench.files import check_file
 
     markdown, junit = output["markdown"], output["junit"]
     for file in (markdown, junit):
@@ -162,7 +162,7 @@ def present(
     """Write a Document in all the forms asked for, files last: should one fail, the verdict is known. Annotation lines
     go to stdout, or to stderr beside JSON."""
     from andrea_bench.cli.console import console, print_json
-    from andrea_bench.store import write_whole
+    from andrea_bench.files import write_whole
     from andrea_bench.verdicts.annotations import annotations as lines
     from andrea_bench.verdicts.annotations import system_here
 

@@ -42,10 +42,10 @@ def history_command(
         note(text)
     document = history_document(history, shown)
     if html is not None:
+        from andrea_bench.files import write_whole
         from andrea_bench.report.content import Subject
         from andrea_bench.report.html import html as as_html
         from andrea_bench.report.pages.history import history as history_page
-        from andrea_bench.store import write_whole
 
         page = history_page(Subject(runs=[], facts=None, command="", history=document))
         write_whole(html, as_html([page], f"history on {history.machine}").encode())

@@ -114,9 +114,9 @@ def _gpus_of(baseline: "FactsDocument | None") -> list[str]:
 
 def _options(dump: tuple[str, str] | None, time_limit_s: float, jobs: int | None, no_cache: bool) -> "Options":
     from andrea_bench.errors import unknown_name
+    from andrea_bench.files import make_folder
     from andrea_bench.inspect.cache import AnalysisCache
     from andrea_bench.inspect.pipeline import DUMPS, Options
-    from andrea_bench.store import make_folder
 
     if not 0 < time_limit_s < 1e9:
         raise BadInput(f"--time-limit {time_limit_s:g} is not a positive number of seconds")
@@ -214,10 +214,10 @@ def _gate(base: "FactsDocument", head: "FactsDocument", markdown_file: Path | No
     import msgspec
 
     from andrea_bench.cli.console import console, decided, print_json
+    from andrea_bench.files import write_whole
     from andrea_bench.inspect import gate, summary
     from andrea_bench.kernel import kernels
     from andrea_bench.report.words import counted
-    from andrea_bench.store import write_whole
 
     directions = {f.problem.direction for f in base.facts if f.problem}
     present = {kernel.name for kernel in kernels() if kernel.launches and directions & set(kernel.directions)}
@@ -276,8 +276,8 @@ def _rich(table: "Table") -> Any:
 
 
 def _write_markdown(path: Path, facts: Sequence["Facts"]) -> None:
+    from andrea_bench.files import write_whole
     from andrea_bench.inspect import summary
-    from andrea_bench.store import write_whole
 
     after = [*summary.refusals(facts), summary.CAPTION, *summary.sentences(facts)]
     text = summary.markdown(summary.tables(facts), after=after)

@@ -87,10 +87,10 @@ def _pages(
 def _write_pages(pages: "list[Page]", subtitle: str, outputs: dict[str, Path]) -> Iterator[str]:
     import os
 
+    from andrea_bench.files import write_whole
     from andrea_bench.report.html import html
     from andrea_bench.report.markdown import markdown
     from andrea_bench.report.pictures import write_pictures
-    from andrea_bench.store import write_whole
 
     pictures: dict[str, Path] = {}
     if folder := outputs.get("svg"):
@@ -111,8 +111,8 @@ def _write_cells(runs: tuple[Path, ...], outputs: dict[str, Path]) -> Iterator[s
         return
     if not runs:
         raise BadInput("report: --csv and --parquet write the cells of Runs: name one")
+    from andrea_bench.files import write_whole
     from andrea_bench.report import cells
-    from andrea_bench.store import write_whole
 
     as_bytes: dict[str, Any] = {"csv": cells.csv, "parquet": cells.parquet}
     for name, file in wanted.items():

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from andrea_bench.errors import BadInput
+from andrea_bench.files import write_whole
 from andrea_bench.inspect.facts import SCHEMA_VERSION, Facts
-from andrea_bench.store import write_whole
 
 
 class FactsDocument(msgspec.Struct, frozen=True, kw_only=True):

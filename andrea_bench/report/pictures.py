@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from andrea_bench.files import make_folder, write_whole
 from andrea_bench.report import charts
 from andrea_bench.report.content import Chart, Page
-from andrea_bench.store import make_folder, write_whole
 
 
 def write_pictures(pages: Sequence[Page], folder: Path) -> dict[str, Path]:

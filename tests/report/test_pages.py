@@ -13,11 +13,12 @@ from page_parts import charts, marks, page
 from andrea_bench.calibration import Calibration, Ceilings
 from andrea_bench.cli.main import main
 from andrea_bench.cli.report import _measured_ceiling
+from andrea_bench.files import write_whole
 from andrea_bench.hardware import find_gpu
 from andrea_bench.report.charts import svg
 from andrea_bench.report.content import Chart, CompiledFacts, Said, Table
 from andrea_bench.report.rows import group_rows
-from andrea_bench.store import read_run, write_whole
+from andrea_bench.store import read_run
 from andrea_bench.suites.layer import STAGES
 
 
