@@ -39,7 +39,7 @@ def suite_noise(groups: list[Group], device: str, protocol: Protocol, seconds: f
             raise EnvironmentUnfit(f"{stop}; nothing can be calibrated") from None
         longest = max(longest, time.monotonic() - started)
         report(f"{groups[0].suite.name}: {pairs.count} pairs")
-        if pairs.finished:
+        if not pairs.left:
             break
     pair_seconds = (time.monotonic() - began) / max(1, pairs.count)
     cells = cell_noise(pairs)

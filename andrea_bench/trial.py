@@ -120,13 +120,13 @@ class RevisionTrial:
             now = time.monotonic()
             if self.pairs > before:  # one in which a kernel hung says nothing of the next
                 longest = max(longest, now - started)
-            last = now + RESERVE * longest > deadline or self._pairs.finished
-            report(f"{self.pairs} pairs, {len(trial.settled)} of {self._cells} cells settled")
+            last = now + RESERVE * longest > deadline or not self._pairs.left
+            report(f"{self.pairs} pairs, {self._pairs.left} of {self._cells} cells are open")
             if not (last or trial.due(self.pairs)):
                 continue
             document = trial.look(self._records(BASE), self._records(HEAD), self.pairs, last=last)
             self._pairs.settle(set(trial.settled))
-            if last or self._pairs.finished:
+            if last or not self._pairs.left:
                 return self._completed(document)
 
     def store(self, folder: Path, *, complete: bool = True) -> None:

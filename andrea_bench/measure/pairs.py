@@ -97,9 +97,9 @@ class Pairs:
         self._open -= {cell for cell, record in self._records[BASE].items() if record.cell_id in cell_ids}
 
     @property
-    def finished(self) -> bool:
-        """Whether no cell is left to be measured."""
-        return not self._open
+    def left(self) -> int:
+        """How many cells are still to be measured."""
+        return len(self._open)
 
     def records(self, side: int) -> list[Record]:
         """The Records of a side, in the order of the Tasks and their members; of a cell to which no process came

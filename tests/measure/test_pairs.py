@@ -252,7 +252,7 @@ def test_settled_cells_are_measured_no_more() -> None:
     pairs.settle({r.cell_id for r in first if r.problem.seq_len == 64})
     machine.turns.clear()
     pairs.measure()
-    assert {n for _, n in machine.turns} == {128} and not pairs.finished
+    assert {n for _, n in machine.turns} == {128} and pairs.left
     pairs.settle({r.cell_id for r in first})
-    assert pairs.finished
+    assert not pairs.left
     assert [r.cell_id for r in pairs.records(BASE)] == [r.cell_id for r in first]
