@@ -113,8 +113,9 @@ def open_revisions(base: str, head: str | None, start: Path | None = None) -> It
         commits["head"] = _commit(repository, "head", head)
     _remove_left_behind(repository)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    lock = _lock(folder)
+    lock = None
     try:
+        lock = _lock(folder)
         sides = {}
         for side, commit in commits.items():
             label = base if side == "base" else str(head)
@@ -127,7 +128,8 @@ def open_revisions(base: str, head: str | None, start: Path | None = None) -> It
         yield Revisions(repository, sides["base"], sides["head"], _warnings(repository, sides["base"], sides["head"]))
     finally:
         _remove(repository, folder)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def _git(folder: Path, *arguments: str) -> str:

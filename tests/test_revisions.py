@@ -273,6 +273,18 @@ def test_worktrees_of_the_user_stay_known(repository: Path, tmp_path: Path) -> N
     assert left_behind(repository) == []
 
 
+def test_a_folder_that_cannot_be_locked_is_removed(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that is full to the last byte."""
+
+    def full(folder: Path) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("andrea_bench.revisions._lock", full)
+    with pytest.raises(OSError, match="No space left"), open_revisions("HEAD~1", None, repository):
+        pass
+    assert left_behind(repository) == []
+
+
 def test_a_worktree_that_cannot_be_written(repository: Path) -> None:
     """As on a full disk: git's own words, in one line, and nothing left."""
     big = repository / "andrea_bench" / "big.bin"
