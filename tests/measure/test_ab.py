@@ -64,6 +64,7 @@ def start(repository: Path, scratch: Path, *options: str, cells: list[str] = CEL
     return subprocess.Popen(
         [sys.executable, "-m", "andrea_bench", "ab", *cells, "--json", "--base", "HEAD~1", *options],
         cwd=repository, env={**os.environ, "TMPDIR": str(scratch), "PYTHONSAFEPATH": "1"}, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # whoever runs the tests may ignore it
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
