@@ -146,10 +146,11 @@ def judge_paths(base: Path, head: Path, policy: Policy) -> "Document":
 
 
 def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[str]:
-    """That the allowance can't be met, where cells are undecided, and this machine was calibrated and is too noisy."""
+    """That the allowance can't be met, where this machine was calibrated and is too noisy for it, and the cells
+    don't show that it could be met all the same."""
     from andrea_bench.calibration import read_calibration, too_tight
 
-    suites = {cell.suite for cell in document.cells if cell.verdict == "inconclusive"}
+    suites = {cell.suite for cell in document.cells if cell.verdict not in ("same", "faster")}
     try:
         return too_tight(read_calibration(), environment, suites, document.policy.max_slowdown)
     except BadInput as error:  # no reason to withhold a verdict

@@ -43,7 +43,7 @@ OF_MODULE = {"signature": "--signature", "constexprs": "--constexpr", "grid": "-
               help="With --module: matrix FLOPs of a block that are useful, in one iteration of its loop.")  # fmt: skip
 @click.option("--grid", metavar="X,Y,Z", help="With --module: its blocks, for waves and tail.")
 @click.option("--dump", nargs=2, metavar="WHAT DIR", help="Write ttir, ttgir, ptx, sass, cubin or log into DIR.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", 
+@click.option("--save", type=click.Path(path_type=Path), metavar="FILE",
               help="Write the Facts as a baseline; --check's own file only where nothing got worse.")  # fmt: skip
 @click.option("--check", type=click.Path(path_type=Path), metavar="FILE",
               help="Compare with a baseline; exit 1 where something got worse.")  # fmt: skip

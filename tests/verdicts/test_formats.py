@@ -99,6 +99,13 @@ def test_hostile_names_keep_a_markdown_table_whole(nasty: Document) -> None:
     assert any("\\$x\\$" in row for row in cells) and any("\\&lt;b\\&gt;" in row for row in cells)
 
 
+def test_a_markdown_file_holds_nothing_that_a_terminal_obeys(nasty: Document) -> None:
+    nasty.cells[0].kernel = "a\x1b[2Jb\x9bc\x00"
+    text = markdown(nasty)
+    assert not [c for c in text if (c < " " and c not in "\n\t") or "\x7f" <= c < "\xa0"]
+    assert "a\ufffd" in text
+
+
 def test_names_are_escaped_as_in_reports() -> None:
     """Neither layer may import the other; what one learns the other must."""
     assert SPECIAL == REPORT_SPECIAL

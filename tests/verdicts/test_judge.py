@@ -267,6 +267,16 @@ def test_other_units_are_not_a_slowdown(write_run: WriteRun) -> None:
     assert "not in microseconds" in document.cells[0].reason
 
 
+def test_a_machine_that_is_not_named_is_said(write_run: WriteRun) -> None:
+    sides = [read_run(write_run(name, [make_record("a", times(factor))])) for name, factor in (("b", 1.0), ("h", 1.01))]
+    assert judge(*sides, Policy()).warnings == []
+    for side in sides:
+        side.head.environment = {}
+    document = judge(*sides, Policy())
+    told = [warning for warning in document.warnings if "doesn't say on which machine" in warning]
+    assert [warning.split()[0] for warning in told] == ["base", "head"]
+
+
 def test_one_program_has_one_unit(write_run: WriteRun) -> None:
     """In pairs both sides are timed by one program: a thousand times is a slowdown."""
     document = judged(
