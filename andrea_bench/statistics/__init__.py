@@ -11,6 +11,7 @@ from andrea_bench.statistics.center import (
     median,
     median_confidence,
     median_interval,
+    quantile,
     relative_half_width,
 )
 from andrea_bench.statistics.families import benjamini_hochberg, holm
@@ -39,6 +40,7 @@ __all__ = [
     "median_interval",
     "paired_ratio",
     "paired_shift",
+    "quantile",
     "relative_half_width",
     "smallest_detectable_change",
     "units_needed",

@@ -1,4 +1,4 @@
-"""The median of samples with its order-statistic interval, outliers, and drift."""
+"""The median of samples with its order-statistic interval, quantiles, outliers, and drift."""
 
 import math
 from collections.abc import Sequence
@@ -22,6 +22,18 @@ def _sorted_median(ordered: Sequence[float]) -> float:
     if len(ordered) % 2:
         return ordered[middle]
     return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which a share of the values lies, between two of them in proportion (Hyndman and Fan 1996,
+    definition 7); 0.5 is the median. Raises ValueError of an empty list."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("a quantile of no values")
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:

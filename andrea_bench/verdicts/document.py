@@ -25,8 +25,10 @@ class CellVerdict(msgspec.Struct, kw_only=True):
     """The verdict on one cell, and all that it was made of. problem: None for a benchmark of asv's.
 
     ratio: head time over base time; low to high is its interval at `confidence`, which must be at least
-    `confidence_needed` for any verdict but inconclusive. base_us, head_us: the median of each process (block),
-    in order of block: the values that ratio and interval were made of. allowance: 0.05 is 5 %.
+    `confidence_needed` for any verdict but inconclusive. base_us, head_us: the time of each process (block), the
+    policy's quantile of its samples, in order of block: the values that ratio and interval were made of.
+    base_median_us, head_median_us: its medians, where that quantile is another; they keep a cell from being `same`
+    whose medians are slower. allowance: 0.05 is 5 %.
     smallest_detectable_change: the slowdown that this data would have shown in four of five cases.
     invalid: a side was throttled, or its times are none; no policy lets that pass.
     """
@@ -45,6 +47,8 @@ class CellVerdict(msgspec.Struct, kw_only=True):
     blocks_head: int = 0
     base_us: list[float] = []
     head_us: list[float] = []
+    base_median_us: list[float] = []
+    head_median_us: list[float] = []
     verdict: Verdict
     reason: str
     invalid: bool = False

@@ -15,6 +15,7 @@ from andrea_bench.statistics import (
     least_units,
     median,
     paired_shift,
+    quantile,
     smallest_detectable_change,
     units_needed,
     unpaired_shift,
@@ -24,12 +25,15 @@ from andrea_bench.verdicts.causes import Causes
 from andrea_bench.verdicts.document import CellName, CellVerdict, Document, Verdict
 from andrea_bench.verdicts.join import Pair, join, refuse_copies, run_differences
 from andrea_bench.verdicts.outcome import conclude
-from andrea_bench.verdicts.policy import METRICS, Metric, Policy
+from andrea_bench.verdicts.policy import METRICS, PAIRED_QUANTILE, Metric, Policy
 from andrea_bench.verdicts.wording import collapsed
 
 SHORTEST_US, LONGEST_US = 1e-6, 1e15  # what can be a time at all: a picosecond to 30 years
 
+MEDIAN = 0.5  # as a quantile
+
 Blocks = dict[int, float]  # the time of each block, by its number
+Compared = tuple[list[float], list[float], Shift]  # times of the blocks of base and of head (microseconds), their shift
 
 
 class Invalid(Exception):
@@ -38,7 +42,9 @@ class Invalid(Exception):
 
 @dataclass
 class Timed:
-    """A cell that was timed in both Runs, with its block medians (microseconds) and their shift."""
+    """A cell that was timed in both Runs, with the time of each block (microseconds) and their shift.
+
+    medians: blocks of base and of head, and their shift, by medians; None where the times are medians."""
 
     base: Record
     head: Record
@@ -46,6 +52,7 @@ class Timed:
     head_us: list[float]
     shift: Shift
     allowance: float
+    medians: Compared | None = None
 
 
 def judge(
@@ -130,15 +137,21 @@ class Judged:
         try:
             if not self._policy.paired and len(base.samples_us) > 1 and base.samples_us == head.samples_us:
                 raise Invalid("base and head hold the same samples: one is a copy of the other")
-            base_blocks, head_blocks = block_times(base, "base"), block_times(head, "head")
             _refuse_other_work(base, head, metric)
-            shift = self._shift(costs(base, base_blocks, metric), costs(head, head_blocks, metric))
+            base_us, head_us, shift = self._compared(base, head, self._policy.quantile)
+            medians = None if self._policy.quantile == MEDIAN else self._compared(base, head, MEDIAN)
         except Invalid as error:
             self._give(base, head, "inconclusive", f"invalid: {error}", invalid=True)
             return
-        base_us, head_us = list(base_blocks.values()), list(head_blocks.values())
         allowance = self._policy.allowance(median(base_us))
-        self._slots.append(Timed(base, head, base_us, head_us, shift, allowance))
+        self._slots.append(Timed(base, head, base_us, head_us, shift, allowance, medians))
+
+    def _compared(self, base: Record, head: Record, share: float) -> Compared:
+        """The blocks' times at that quantile, and their shift. Raises Invalid."""
+        before, after = block_times(base, "base", share), block_times(head, "head", share)
+        metric = METRICS[self._policy.metric]
+        shift = self._shift(costs(base, before, metric), costs(head, after, metric))
+        return list(before.values()), list(after.values()), shift
 
     def _shift(self, base: Blocks, head: Blocks) -> Shift:
         if not self._policy.paired:
@@ -186,6 +199,9 @@ class Judged:
             cell.reason += _cure(
                 cell, least_units(confidence, paired=paired), "pairs" if paired else "processes a side"
             )
+        if timed.medians:
+            cell.base_median_us, cell.head_median_us, of_medians = timed.medians
+            _doubt_by_medians(cell, of_medians.ratio(confidence))
         if verdict != "same":
             cell.likely_causes = self._causes.of(timed.base, timed.head)
         suspicions = [r for record in (timed.base, timed.head) for r in record.validity.reasons]
@@ -212,6 +228,16 @@ def decide(found: Ratio, allowance: float, confidence: float) -> tuple[Verdict, 
     return "inconclusive", f"{shown} reaches across {allowed}"
 
 
+def _doubt_by_medians(cell: CellVerdict, medians: Ratio) -> None:
+    """Leave a cell open whose quick calls are as fast as before, but whose medians are slower: part of its calls is."""
+    if cell.verdict in ("same", "faster") and cell.allowance is not None and medians.low > 1 + cell.allowance:
+        cell.verdict = "inconclusive"
+        cell.reason += (
+            f"; but by the median of all calls it is {medians.ratio:.4f} ({medians.low:.4f} to {medians.high:.4f}): "
+            f"part of its calls is slower, or other work met head alone"
+        )
+
+
 def _cure(cell: CellVerdict, least: int, units: str) -> str:
     """What the data could have shown, and what would settle the case. units: of what more are needed."""
     shown = cell.smallest_detectable_change
@@ -224,10 +250,9 @@ def _cure(cell: CellVerdict, least: int, units: str) -> str:
     return f"; the smallest slowdown this data could have shown is {100 * shown:.2g} %; {cure}"
 
 
-def block_times(record: Record, side: str) -> Blocks:
-    """The time of each block, in order of block: the median of all its samples. Where a process took several short
-    turns, that hardly sees those that were disturbed; the median of each, averaged, would. Raises Invalid where a
-    sample is no time."""
+def block_times(record: Record, side: str, share: float = MEDIAN) -> Blocks:
+    """The time of each block, in order of block: that quantile of all its samples. Raises Invalid where a sample is no
+    time."""
     samples = record.samples_us
     if not samples:
         raise Invalid(f"{side} is {record.status} but has no samples")
@@ -244,7 +269,10 @@ def block_times(record: Record, side: str) -> Blocks:
         end = start + len(list(stretch))
         by_block.setdefault(block, []).extend(samples[start:end])
         start = end
-    return {block: median(by_block[block]) for block in sorted(by_block)}
+    return {
+        block: median(by_block[block]) if share == MEDIAN else quantile(by_block[block], share)
+        for block in sorted(by_block)
+    }
 
 
 def costs(record: Record, blocks: Blocks, metric: Metric) -> Blocks:
@@ -263,8 +291,8 @@ def _refuse_other_work(base: Record, head: Record, metric: Metric) -> None:
 
 
 def paired_logs(base: Record, head: Record) -> list[float]:
-    """Log of head over base for each block that both have, in order of block. Raises Invalid."""
-    before, after = block_times(base, "base"), block_times(head, "head")
+    """Log of head over base, as `ab` takes their times, for each block of both, in order of block. Raises Invalid."""
+    before, after = block_times(base, "base", PAIRED_QUANTILE), block_times(head, "head", PAIRED_QUANTILE)
     return [math.log(after[block] / before[block]) for block in before if block in after]
 
 

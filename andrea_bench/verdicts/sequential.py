@@ -25,7 +25,7 @@ from andrea_bench.statistics import least_units
 from andrea_bench.store import StoredRun
 from andrea_bench.verdicts.document import CellVerdict, Document, Look
 from andrea_bench.verdicts.judge import judge
-from andrea_bench.verdicts.policy import Policy
+from andrea_bench.verdicts.policy import PAIRED_QUANTILE, Policy
 
 SETTLED = ("same", "faster", "slower")
 SHARE = 1 / 3  # of what is left, for every look but the last
@@ -54,7 +54,7 @@ class Trial:
 
     def __init__(self, base: StoredRun, head: StoredRun, policy: Policy, cells: int) -> None:
         self._base, self._head = base, head
-        self._policy = msgspec.structs.replace(policy, paired=True)
+        self._policy = msgspec.structs.replace(policy, paired=True, quantile=PAIRED_QUANTILE)
         self._looks = Looks(1 - policy.confidence, cells)
         self._taken: list[Look] = []
         self.settled: dict[str, CellVerdict] = {}

@@ -2,9 +2,9 @@
 
     python tests/power/gate_power.py RESULTS --gates 20            # so many gates in each row, resuming what there is
     python tests/power/gate_power.py RESULTS --row slow-5% --gates 40
-    python tests/power/gate_power.py RESULTS --replay              # the rule on resampled pairs of process medians
+    python tests/power/gate_power.py RESULTS --replay              # the rule on resampled pairs of process times
     python tests/power/gate_power.py RESULTS --table               # only show
-    python tests/power/gate_power.py --record-medians FILE         # process medians for --replay and `make test`
+    python tests/power/gate_power.py --record-times FILE         # process times for --replay and `make test`
 
 RESULTS is a file of JSON lines, one a gate or a calibration of extra work, each with date and machine. Before the
 gates of a row with a slowdown, the extra work is found and checked (injection.py); the row is refused where it can't
@@ -43,7 +43,7 @@ from injection import (
     TrialRepository,
 )
 from injection import calibrate as calibrate_injection
-from medians import MEDIANS, record_medians, replayed
+from process_times import TIMES, record_times, replayed
 from table import print_table
 
 BUDGET = "120s"
@@ -102,8 +102,8 @@ def main() -> None:
     """Do what is asked for, then show the table."""
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary folders go
-    if options.record_medians:
-        record_medians(options.record_medians, options.pairs or 60, options.conditions, machine())
+    if options.record_times:
+        record_times(options.record_times, options.pairs or 60, options.conditions, machine())
     if not options.results:
         return
     results = Results(options.results)
@@ -115,7 +115,7 @@ def main() -> None:
                 measure_row(repository, row, options.gates, options.pairs or 30, results, options.start)
     if options.replay:
         for slowdown in (0.0, 0.05):
-            found = replayed(options.medians, slowdown, options.replayed_gates)
+            found = replayed(options.times, slowdown, options.replayed_gates)
             results.append(f"replay-{100 * slowdown:g}%", "replay", **found)
     print_table(results.rows())
 
@@ -126,21 +126,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("results", type=Path, nargs="?", metavar="RESULTS")
     parser.add_argument("--gates", type=int, default=0, help="gates of each row that there shall be in the end")
     parser.add_argument("--row", choices=[row.name for row in ROWS], action="append")
-    parser.add_argument("--pairs", type=int, help="of a check of extra work (30), or of --record-medians (60)")
+    parser.add_argument("--pairs", type=int, help="of a check of extra work (30), or of --record-times (60)")
     parser.add_argument(
         "--start",
         type=depths,
         metavar="SEQ_LEN=DEPTH,...",
         help="where checks of extra work begin, instead of the depths of the last one stored",
     )
-    parser.add_argument("--replay", action="store_true", help="replay the rule on the pairs of --medians")
+    parser.add_argument("--replay", action="store_true", help="replay the rule on the pairs of --times")
     parser.add_argument("--replayed-gates", type=int, default=2000)
-    parser.add_argument("--medians", type=Path, default=MEDIANS, metavar="FILE")
-    parser.add_argument("--record-medians", type=Path, metavar="FILE", help="measure process medians, store them")
-    parser.add_argument("--conditions", default="nothing else at work", help="said of --record-medians")
+    parser.add_argument("--times", type=Path, default=TIMES, metavar="FILE")
+    parser.add_argument("--record-times", type=Path, metavar="FILE", help="measure process times, store them")
+    parser.add_argument("--conditions", default="nothing else at work", help="said of --record-times")
     parser.add_argument("--table", action="store_true", help="only show what is stored")
     options = parser.parse_args()
-    if not options.results and not options.record_medians:
+    if not options.results and not options.record_times:
         parser.error("name a RESULTS file")
     if options.table and (options.gates or options.replay):
         parser.error("--table only shows what is stored")

@@ -101,7 +101,7 @@ def _replay_line(row: dict[str, Any]) -> str:
 
 def _origin(row: dict[str, Any]) -> str:
     if row["kind"] == "replay":
-        medians = row["medians"]
-        where = f"{medians['machine']}, {medians['date'][:10]}, {medians['conditions']}"
-        return f"Replayed on {row['date'][:10]} from process medians taken on {where}."
+        times = row["times"]
+        where = f"{times['machine']}, {times['date'][:10]}, {times['conditions']}"
+        return f"Replayed on {row['date'][:10]} from process times taken on {where}."
     return f"Measured {row['date'][:10]} on {row['machine']}, at commit {row['commit']}."

@@ -1,4 +1,4 @@
-"""The sequential rule: what it spends, and trials replayed on made-up noise and on recorded process medians."""
+"""The sequential rule: what it spends, and trials replayed on made-up noise and on recorded process times."""
 
 import json
 import math
@@ -74,9 +74,9 @@ def test_three_per_cent_is_found_or_left_open_but_never_called_same() -> None:
             assert found["slower"] >= 45
 
 
-# Real kernels, the same code on both sides: `python tests/power/gate_power.py --record-medians FILE`. The file tells
+# Real kernels, the same code on both sides: `python tests/power/gate_power.py --record-times FILE`. The file tells
 # under which conditions. The rows are those of tests/power, with as many gates as a test has time for.
-RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("process_medians.json").read_text())
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("process_times.json").read_text())
 PAIRS = int(120 / RECORDED["pair_seconds"])  # in ab's default budget
 GATES = 200
 
@@ -89,7 +89,7 @@ def spread(logs: list[float]) -> float:
     return 1.4826 * median(abs(x) for x in logs)  # as a standard deviation
 
 
-def test_the_recorded_medians_are_of_real_processes() -> None:
+def test_the_recorded_times_are_of_real_processes() -> None:
     assert len(RECORDED["cells"]) == 8
     for cell in RECORDED["cells"]:
         assert len(cell["base_us"]) == len(cell["head_us"]) >= 25
@@ -112,8 +112,8 @@ def test_all_cells_of_a_replayed_pair_come_from_one_pair(monkeypatch: pytest.Mon
 def bursts(generator: random.Random) -> list[list[float]]:
     """The recorded pairs, all cells of a random third of them ten times as far off.
 
-    A stand-in: no file holds medians taken under load bursts (the row `bursts` of tests/power stores verdicts, not
-    medians), so how far a burst puts a pair off is made up here; that it hits all cells of a pair alike is not."""
+    A stand-in: no file holds times taken under load bursts (the row `bursts` of tests/power stores verdicts, not
+    times), so how far a burst puts a pair off is made up here; that it hits all cells of a pair alike is not."""
     noise = recorded_noise()
     factors = [10 if generator.random() < 1 / 3 else 1 for _ in noise[0]]
     return [[x * factor for x, factor in zip(logs, factors, strict=True)] for logs in noise]

@@ -13,14 +13,15 @@ from injection import ROOT, paired_records
 from andrea_bench.revisions import Revision
 from andrea_bench.verdicts import Policy
 from andrea_bench.verdicts.judge import block_times
+from andrea_bench.verdicts.policy import PAIRED_QUANTILE
 from andrea_bench.verdicts.replay import log_ratios, replay
 
-MEDIANS = ROOT / "tests" / "verdicts" / "process_medians.json"
+TIMES = ROOT / "tests" / "verdicts" / "process_times.json"
 ALLOWANCE = 0.01
 BUDGET_SECONDS = 120.0
 
 
-def record_medians(file: Path, pairs: int, conditions: str, machine: str) -> None:
+def record_times(file: Path, pairs: int, conditions: str, machine: str) -> None:
     """Measure the code at hand against itself, and store each cell's time in each process."""
     here = [Revision(side, "working tree", None, ROOT) for side in ("base", "head")]
     load_before, started = os.getloadavg()[0], time.monotonic()
@@ -28,7 +29,7 @@ def record_medians(file: Path, pairs: int, conditions: str, machine: str) -> Non
     seconds = time.monotonic() - started
     document = {
         "what": "microseconds of each process of the same code, in pairs as ab takes them",
-        "command": "python tests/power/gate_power.py --record-medians FILE",
+        "command": "python tests/power/gate_power.py --record-times FILE",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine,
         "conditions": conditions,
@@ -39,7 +40,7 @@ def record_medians(file: Path, pairs: int, conditions: str, machine: str) -> Non
         "sampled_share": round(sum(sum(record.samples_us) for both in records for record in both) / 1e6 / seconds, 3),
         "cells": [
             {"kernel": base.kernel, "seq_len": base.problem.seq_len}
-            | {f"{side}_us": [round(us, 2) for us in block_times(record, side).values()]
+            | {f"{side}_us": [round(us, 2) for us in block_times(record, side, PAIRED_QUANTILE).values()]
                for side, record in (("base", base), ("head", head))}
             for base, head in records
         ],
@@ -55,5 +56,5 @@ def replayed(file: Path, slowdown: float, gates: int) -> dict[str, Any]:
     found = replay(noise, Policy(max_slowdown=ALLOWANCE), gates=gates, max_pairs=pairs, slowdown=slowdown)
     return {
         "allowance": f"{100 * ALLOWANCE:g}%", "gates": gates, "pairs": pairs, "counts": dict(found),
-        "medians": {name: stored[name] for name in ("date", "machine", "conditions", "pair_seconds")},
+        "times": {name: stored[name] for name in ("date", "machine", "conditions", "pair_seconds")},
     }  # fmt: skip
