@@ -12,7 +12,7 @@ from andrea_bench.explore.choice import Choice, add_predictions, choice, objecti
 from andrea_bench.explore.measured import add_measurements
 from andrea_bench.explore.ranking import rank
 from andrea_bench.explore.sentences import Sentence, sentences
-from andrea_bench.explore.splits import Candidates, coarse_first
+from andrea_bench.explore.splits import LEAST_HEAD_DIM, MOST_HEAD_DIM, Candidates, coarse_first
 from andrea_bench.hardware import Gpu
 from andrea_bench.predict.efficiency import Known
 from andrea_bench.problem import Problem
@@ -78,7 +78,9 @@ def explore_setting(
     add_measurements(choices, records, kernel, gpu)
     for one in choices:
         if one.layer is None and one.reason is None:
-            one.reason = "not measured"
+            usual = LEAST_HEAD_DIM <= one.problem.head_dim <= MOST_HEAD_DIM
+            why = "" if usual else f": head_dims from {LEAST_HEAD_DIM} to {MOST_HEAD_DIM} are"
+            one.reason = f"not measured{why}"
     _refuse_none(choices, left_out, gpu, tensor_parallel)
     if objective == "energy" and all(one.energy_joules is None for one in choices):
         raise BadInput("--objective energy: no energy is known here; name a GPU, or a Run of `sweep --energy`")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from andrea_bench.explore.choice import Choice, objective_value
 from andrea_bench.explore.setting import Setting
-from andrea_bench.report.words import ABSENT, duration, kind_of, significant
+from andrea_bench.report.words import ABSENT, duration, significant
+from andrea_bench.verdicts.wording import collapsed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,8 +32,8 @@ def print_settings(console: "Console", settings: Sequence[Setting]) -> None:
         hidden = sum(one.reason is None for one in setting.choices) - len(_shown(setting))
         if hidden:
             console.print(Text(f"... and {hidden} more below (--json has all)", style="dim"))
-        if doubts := {kind_of(doubt) for one in _shown(setting) for doubt in one.doubts}:
-            console.print(Text(f"! measured, and in doubt: {'; '.join(sorted(doubts))}"))
+        if doubts := collapsed(doubt for one in _shown(setting) for doubt in one.doubts):
+            console.print(Text(f"! measured, and in doubt: {'; '.join(doubts)}"))
         _print_sizes(console, setting)
         if any(one.compiled for one in setting.choices):
             console.print(_compiled(setting))

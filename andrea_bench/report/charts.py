@@ -23,6 +23,9 @@ ROW_HEIGHT = 28
 LETTERS = 14
 NOTE_LETTER, NOTE_HEIGHT, NOTE_ROOM = 8.3, 15, 4  # pixels: of "112: +30 %" in LETTERS of a wide font; between notes
 PADDING, HEIGHT = 16, 280  # pixels: between the outermost points and the ends of their axis; of a chart of lines
+# Extensible Markup Language 1.0, section 2.2, and one character that shows for each.
+NOT_IN_XML = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
+NOT_IN_XML |= dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD)
 Values = Sequence[dict[str, Any]]
 
 
@@ -214,7 +217,17 @@ def png(picture: alt.TopLevelMixin) -> bytes:
 def _json(picture: alt.TopLevelMixin, background: str) -> str:
     spec = picture.to_dict(validate=False)
     spec["background"] = background
-    return msgspec.json.encode(spec).decode()
+    return msgspec.json.encode(_drawable(spec)).decode()
+
+
+def _drawable(part: Any) -> Any:
+    """A part of a chart with a picture in place of each character that XML can't hold: vl-convert ends the process
+    at one."""
+    if isinstance(part, dict):
+        return {key: _drawable(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_drawable(value) for value in part]
+    return part.translate(NOT_IN_XML) if isinstance(part, str) else part
 
 
 def _series(names: Sequence[str]) -> alt.Scale:

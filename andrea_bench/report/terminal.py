@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from andrea_bench.record import RunHead
+from andrea_bench.record import TIMED, RunHead
 from andrea_bench.report.answers import Sentence, misalignments
 from andrea_bench.report.counters import counters_line
 from andrea_bench.report.rows import GroupRows, Row
@@ -215,8 +215,9 @@ def tally(groups: Iterable[GroupRows]) -> Tally:
 
 
 def no_time(status: str, reason: str | None) -> str:
-    """Why a cell has no time."""
-    return f"{status}: {reason or 'no reason stored'}"
+    """Why a cell has no time. One that was timed has none where its samples can't be times."""
+    said = reason or "no reason stored"
+    return said if status in TIMED else f"{status}: {said}"
 
 
 def print_conditions(console: Console, counts: Tally, since: str, origin: str) -> None:

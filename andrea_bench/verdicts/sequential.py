@@ -10,6 +10,7 @@ Why the false alarms stay below 5 %: a false alarm of the trial is one at some l
 its probability is at most the sum of the looks' levels, which is 5 %, whatever the dependence between looks.
 (Sequential testing by alpha spending: Lan and DeMets 1983; Bonferroni's bound as its simplest, conservative
 form: Wassmer and Brannath 2016, Group Sequential and Confirmatory Adaptive Designs in Clinical Trials, ch. 1.)
+That a cell whose medians are slower is not settled as `same` (judge.py) can only make `same` rarer.
 Neither the levels nor, but for the last one's, the times of looks depend on the ratios seen. The last falls on
 the clock: of a slower side fewer pairs fit into the budget; but it never comes sooner for what was seen at the
 looks before it. The rank intervals at each look are

@@ -1,5 +1,8 @@
 """The command line as a whole: what an error becomes."""
 
+import subprocess
+import sys
+
 import pytest
 
 from andrea_bench.cli.main import main
@@ -21,3 +24,14 @@ def test_an_error_that_was_made_of_an_interrupt_is_one(
     monkeypatch.setattr("andrea_bench.cli.params.find_model", fails)
     assert main(["params"]) == code
     assert says in capsys.readouterr().err
+
+
+def test_an_interrupt_that_went_through_exec_ends_with_130() -> None:
+    """CPython remembers one that left exec() of a text, as dataclasses use it, and would end by SIGINT at exit."""
+    code = (
+        "from andrea_bench.cli import main\n"
+        "main.andrea_bench_command.main = lambda *_, **__: exec('raise KeyboardInterrupt')\n"
+        "main.script()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "andrea-bench: interrupted\n")

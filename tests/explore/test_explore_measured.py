@@ -88,7 +88,7 @@ def test_times_in_doubt_are_marked_wherever_they_are_said(capsys: pytest.Capture
     assert main(arguments) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "2! 12 x 64 1500" in told and "1* 6 x 128 1000" in told
-    assert "! measured, and in doubt: other processes kept N of N CPUs busy" in told
+    assert "! measured, and in doubt: other processes kept 1.14 of 2 CPUs busy" in told
     assert "12 x 64 takes 1.50 (1.50 to 1.50) of the layer time of the best, 6 x 128, measured !" in told
     assert main([*arguments, "--json"]) == 0
     (setting,) = json.loads(capsys.readouterr().out)["settings"]

@@ -84,6 +84,7 @@ def test_it_ends_as_soon_as_every_cell_is_settled(machine: Machine) -> None:
     assert (document.verdict, document.exit_code) == ("same", 0)
     assert verdicts(document) == {LOOP: "same", FUSED: "same"}
     assert [look.pairs for look in document.looks] == [8] and len(document.looks[0].settled) == 2
+    assert (document.policy.paired, document.policy.quantile) == (True, 0.1)
     assert machine.now == 8 * 4 and len(machine.born) == 16
     assert [cell.blocks_base for cell in document.cells] == [8, 8]
     assert document.warnings == ["what to know"]
@@ -222,6 +223,6 @@ def test_the_runs_of_a_trial_hold_all_that_it_judged(machine: Machine, tmp_path:
     stored = [read_run(tmp_path / side) for side in ("base", "head")]
     assert all(one.head.complete and one.head.ended_at for one in stored)
     for base, head, cell in zip(stored[0].records, stored[1].records, document.cells, strict=True):
-        # Samples of a process are equal here, so that each is its median.
+        # Samples of a process are equal here, so that each is its decile.
         assert [base.samples_us[6 * pair] for pair in range(8)] == cell.base_us
         assert [head.samples_us[6 * pair] for pair in range(8)] == cell.head_us

@@ -4,7 +4,7 @@
     python tests/power/gate_power.py RESULTS --row slow-5% --gates 40
     python tests/power/gate_power.py RESULTS --replay              # the rule on resampled pairs of process times
     python tests/power/gate_power.py RESULTS --table               # only show
-    python tests/power/gate_power.py --record-times FILE         # process times for --replay and `make test`
+    python tests/power/gate_power.py --record-times FILE           # process times for --replay and `make test`
 
 RESULTS is a file of JSON lines, one a gate or a calibration of extra work, each with date and machine. Before the
 gates of a row with a slowdown, the extra work is found and checked (injection.py); the row is refused where it can't

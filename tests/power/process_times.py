@@ -1,4 +1,4 @@
-"""Process medians of real kernels, recorded in pairs as `ab` takes them, and the rule replayed on them."""
+"""Times of processes of real kernels, recorded in pairs as `ab` takes them, and the rule replayed on them."""
 
 import json
 import os

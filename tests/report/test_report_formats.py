@@ -134,6 +134,20 @@ def test_hostile_names_reach_pictures_as_values(nasty: Path, tmp_path: Path) -> 
     assert (tmp_path / "svg" / "fusing-1-1.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_shows_what_xml_cannot_hold() -> None:
+    """In a process of its own: the drawing library ends the process at such a character."""
+    code = (
+        "from andrea_bench.report.charts import bars, png, svg\n"
+        "one = dict(name='a\\x01b\\uffff', value=1.0, low=0.9, high=1.1, text='1\\x1b', about='x\\x00')\n"
+        "picture = bars([one], 'us')\n"
+        "assert png(picture)\n"
+        "print(ascii(svg(picture)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert r"a\u2401b\ufffd" in done.stdout and r"1\u241b" in done.stdout and r"x\u2400" in done.stdout
+
+
 def test_embedded_json_is_strict_and_cannot_end_its_script() -> None:
     text = embedded({"values": [*NASTY, float("inf"), float("nan"), -0.5]})
     assert not re.search("[<>&\u2028\u2029]", text)

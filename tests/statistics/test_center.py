@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from andrea_bench.statistics import (
     median,
     median_confidence,
     median_interval,
+    quantile,
     relative_half_width,
 )
 
@@ -25,6 +27,18 @@ def test_median_of_odd_and_even_lists() -> None:
     assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
     with pytest.raises(ValueError):
         median([])
+
+
+@given(st.lists(times, min_size=1, max_size=40), st.floats(0, 1))
+def test_quantiles_are_those_of_numpy(values: list[float], share: float) -> None:
+    assert quantile(values, share) == pytest.approx(float(numpy.quantile(values, share)), rel=1e-9)
+
+
+def test_the_first_decile_of_eleven_values_is_the_second() -> None:
+    assert quantile([float(i) for i in range(11)], 0.1) == 1.0
+    assert quantile([5.0], 0.1) == 5.0
+    with pytest.raises(ValueError):
+        quantile([], 0.1)
 
 
 # n -> rank k, of the classic table for 95 % (for instance Conover 1999, table of the sign test).
