@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from typing import Protocol as Interface
@@ -191,6 +192,13 @@ class Worker:
         if code < 0:
             return Lost(member, "error", f"its process died of {signal.Signals(-code).name}")
         return Lost(member, "error", f"its process ended with exit code {code}")
+
+    def pin(self, cpu: int) -> None:
+        """Keep the process on one CPU from now on, where the system lets that be asked for. Threads that it has
+        started already are not moved."""
+        if self._process is not None and hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):
+                os.sched_setaffinity(self._process.pid, {cpu})
 
     def close(self) -> None:
         """End the process, and start none any more. A thread that waits for it finds it lost."""

@@ -28,6 +28,7 @@ class Machine:
         self.turns: list[tuple[int, int]] = []  # (side, seq_len)
         self.measured: list[tuple[int, tuple[tuple[str, str], ...]]] = []
         self.checked: list[int] = []  # side
+        self.pinned: list[tuple[int, int, int]] = []  # (side, after so many turns, to which CPU)
         self.alive = 0
         self.born: list[tuple[int, int]] = []  # (side, threads)
         self.now, self.turn_seconds = 0.0, 1.0
@@ -104,6 +105,9 @@ class Process:
             if len(machine.turns) in machine.invalid_turns:
                 record.validity = Validity(verdict="invalid", reasons=["held back"])
         return record
+
+    def pin(self, cpu: int) -> None:
+        self.machine.pinned.append((self.side, len(self.machine.turns), cpu))
 
     def close(self) -> None:
         self.machine.alive -= 1

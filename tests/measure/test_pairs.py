@@ -1,12 +1,16 @@
 """Pairs of processes in turns, with made-up processes: order, drift, failures."""
 
+import os
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from paired_machine import MEMBERS, Machine, make_task
 
 from andrea_bench.measure.pairs import BASE, HEAD, Pairs
 from andrea_bench.measure.task import Task
+from andrea_bench.protocol import Protocol
 from andrea_bench.record import RunHead
 from andrea_bench.store import StoredRun
 from andrea_bench.verdicts import Document, Policy, judge
@@ -42,6 +46,25 @@ def test_turns_are_abba_or_baab_group_by_group() -> None:
     assert record.round == list(range(6)) * 12
     order = [position for record in pairs.records(BASE) for position in record.order]
     assert sorted(order) == list(range(len(order))) and len(order) == 12 * 2 * 2 * 6
+
+
+def test_both_sides_are_on_one_cpu_drawn_for_each_group() -> None:
+    machine = Machine()
+    pairs = pairs_of(machine, [make_task(64), make_task(128)])
+    for _ in range(20):
+        pairs.measure()
+    base, head = ([pin[1:] for pin in machine.pinned if pin[0] == side] for side in (BASE, HEAD))
+    assert base == head and [turns for turns, _ in base] == list(range(0, 160, 4))
+    assert {cpu for _, cpu in base} <= os.sched_getaffinity(0)
+    if len(os.sched_getaffinity(0)) > 1:
+        assert len({cpu for _, cpu in base}) > 1
+
+
+@pytest.mark.parametrize("change", [{"device": "cuda"}, {"protocol": Protocol(threads=2)}])
+def test_what_needs_more_than_one_cpu_is_left_where_it_is(change: dict[str, Any]) -> None:
+    machine = Machine()
+    pairs_of(machine, [msgspec.structs.replace(make_task(), **change)]).measure()
+    assert machine.turns and machine.pinned == []
 
 
 def test_a_group_has_several_fours_of_turns() -> None:
