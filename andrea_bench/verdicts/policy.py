@@ -26,8 +26,8 @@ FLOOR_US = 0.1
 # The time of a process that was measured in turns with its pair: the first decile of its samples. Other work on a
 # machine only ever adds time, so that low quantiles vary least (Chen and Revels 2016, Robust benchmarking in noisy
 # environments, arXiv:1608.04295, who take the minimum; a decile does not rest on one sample). On two shared CPUs
-# (2026-11-30, 45 pairs, eight cells of 0.3 to 0.6 ms) the log ratio of a pair had a standard deviation of 0.55 % so,
-# and of 2.9 % by medians.
+# (2026-11-30, 48 pairs, eight cells of 0.3 to 0.6 ms) the log ratio of a pair had a standard deviation of 0.47 % so,
+# of 0.61 % by quartiles and of 1.5 % by medians.
 PAIRED_QUANTILE = 0.1
 
 OnInconclusive = Literal["report", "fail", "pass"]

@@ -1,5 +1,6 @@
 """A kernel that hangs, dies or is killed takes only itself: real measuring processes."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -99,6 +100,23 @@ def test_samples_of_a_second_process_are_not_taken_for_those_of_the_first() -> N
         worker._process.wait()
         with pytest.raises(Lost):
             worker.run(msgspec.structs.replace(make_task(stub("good")), checked=True), lambda kernel, stage: None)
+        (record,) = worker.run(make_task(stub("good")), lambda kernel, stage: None)
+        assert record.status == "ok"
+    finally:
+        worker.close()
+
+
+def test_a_process_can_be_kept_on_one_cpu() -> None:
+    worker = Worker("cpu", 1)
+    last = max(os.sched_getaffinity(0))
+    worker.pin(last)  # before it is there: nothing to keep
+    try:
+        worker.start()
+        assert worker._process is not None
+        worker.pin(last)
+        assert os.sched_getaffinity(worker._process.pid) == {last}
+        worker.pin(4095)  # none of the machine's: it stays where it is
+        assert os.sched_getaffinity(worker._process.pid) == {last}
         (record,) = worker.run(make_task(stub("good")), lambda kernel, stage: None)
         assert record.status == "ok"
     finally:
