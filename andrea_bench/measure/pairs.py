@@ -29,7 +29,7 @@ TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
 # processes on two CPUs (2026-11-29, eight pairs each, in turn) the log ratio of a pair's process medians had an rms of
 # 2.6 % so, and 11.6 % with one four of 0.15 s each whose turns' medians were averaged.
 TURN_SECONDS = 0.02  # sampling time of a Group in one turn
-FOURS = 6  # of turns of a Group in a pair, at most
+FOURS = 6  # of turns of a Group in a pair, at most; with four or eight a replayed gate took as long, or longer
 GROUP_SECONDS = 1.5  # no further four is begun after so long: where calls are long, one or two must do
 
 # Both processes stay on one CPU, drawn anew for each Group of a pair: they never work at the same time there, and of
