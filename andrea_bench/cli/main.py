@@ -128,8 +128,8 @@ def script() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup has the second one ignored
             signal.signal(number, signal.default_int_handler)
     code = main()
-    # An interrupt that once went through exec() or eval() of a text (dataclasses make their methods so) has the
-    # interpreter end by SIGINT instead of with its exit code, though it was caught. The next exec() resets that.
+    # An interrupt that once went through exec() or eval() of a text (dataclasses make their methods so) has `python -m`
+    # end by SIGINT instead of with its exit code, though it was caught. The next exec() resets that.
     exec("")
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,12 +27,14 @@ def test_an_error_that_was_made_of_an_interrupt_is_one(
     assert says in capsys.readouterr().err
 
 
-def test_an_interrupt_that_went_through_exec_ends_with_130() -> None:
-    """CPython remembers one that left exec() of a text, as dataclasses use it, and would end by SIGINT at exit."""
-    code = (
+def test_an_interrupt_that_went_through_exec_ends_with_130(tmp_path: Path) -> None:
+    """CPython remembers one that left exec() of a text, as dataclasses use it, and ends `python -m` by SIGINT then."""
+    (tmp_path / "interrupted.py").write_text(
         "from andrea_bench.cli import main\n"
         "main.andrea_bench_command.main = lambda *_, **__: exec('raise KeyboardInterrupt')\n"
         "main.script()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (130, "andrea-bench: interrupted\n")
