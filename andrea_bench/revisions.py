@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ PROBE = "import andrea_bench; print(andrea_bench.__file__)"
 PROBE_LIMIT_S = 120
 END_LIMIT_S = 10
 MEASURING = "andrea_bench/measure"
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PREFIX, LOCK = "andrea-bench-ab-", ".lock"  # of the folder of both worktrees
 
 
@@ -127,9 +129,24 @@ def open_revisions(base: str, head: str | None, start: Path | None = None) -> It
             _check(revision)
         yield Revisions(repository, sides["base"], sides["head"], _warnings(repository, sides["base"], sides["head"]))
     finally:
-        _remove(repository, folder)
+        with _uninterrupted():
+            _remove(repository, folder)
         if lock is not None:
             os.close(lock)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Without interrupts, for the second it takes to clean up: a second Ctrl-C would leave half of it behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -215,7 +232,10 @@ def _lock(folder: Path) -> int:
 def _remove_left_behind(repository: Path) -> None:
     """Remove the worktrees of an ab that was killed, which nobody holds any more."""
     for folder in {path.parent for path in _worktrees(repository, Path("/"))}:
-        if not (folder.name.startswith(PREFIX) and (folder / LOCK).exists()):
+        if not folder.name.startswith(PREFIX):
+            continue
+        if not folder.exists():  # its removal was cut off at the last step
+            _remove(repository, folder)
             continue
         with suppress(OSError):  # held by one at work, or another user's
             lock = _lock(folder)

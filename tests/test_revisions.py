@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from andrea_bench import revisions as revisions_module
 from andrea_bench.cli.main import main
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.revisions import Revisions, open_revisions
@@ -188,6 +189,35 @@ def test_worktrees_of_one_that_was_killed_are_removed_by_the_next(repository: Pa
         with open_revisions("HEAD~1", "HEAD", repository):
             assert set(held) < set(left_behind(repository))
     assert left_behind(repository) == []
+
+
+@pytest.mark.parametrize("what", ["the lock", "the folder"])
+def test_worktrees_whose_removal_was_cut_off_are_removed_by_the_next(repository: Path, what: str) -> None:
+    """By a second SIGKILL, say: the lock may be gone already, or the folder, but git still lists them."""
+    folder = repository.parent / "scratch" / "andrea-bench-ab-cut"
+    git(repository, "worktree", "add", "-q", "--detach", str(folder / "base"), "HEAD~1")
+    if what == "the folder":
+        shutil.rmtree(folder)
+    assert any("andrea-bench-ab-cut" in line for line in left_behind(repository))
+    with open_revisions("HEAD~1", "HEAD", repository):
+        assert not any("andrea-bench-ab-cut" in line for line in left_behind(repository))
+    assert left_behind(repository) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_interrupt_does_not_cut_off_the_cleaning_up(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    remove, before = revisions_module._remove, signal.getsignal(number)
+
+    def interrupted(*arguments: Path) -> None:
+        os.kill(os.getpid(), number)
+        remove(*arguments)
+
+    monkeypatch.setattr(revisions_module, "_remove", interrupted)
+    with pytest.raises(KeyboardInterrupt), open_revisions("HEAD~1", "HEAD", repository):
+        raise KeyboardInterrupt
+    assert left_behind(repository) == [] and signal.getsignal(number) == before
 
 
 def test_a_base_that_lacks_the_suite_says_so_itself(repository: Path) -> None:

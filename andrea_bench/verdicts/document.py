@@ -30,7 +30,8 @@ class CellVerdict(msgspec.Struct, kw_only=True):
     base_median_us, head_median_us: its medians, where that quantile is another; they keep a cell from being `same`
     whose medians are slower. allowance: 0.05 is 5 %.
     smallest_detectable_change: the slowdown that this data would have shown in four of five cases.
-    invalid: a side was throttled, or its times are none; no policy lets that pass.
+    invalid: a side was throttled, its times are none, or its medians are slower and its quick calls are not; no policy
+    lets that pass.
     """
 
     cell_id: str

@@ -202,7 +202,7 @@ class Judged:
         if timed.medians:
             cell.base_median_us, cell.head_median_us, of_medians = timed.medians
             _doubt_by_medians(cell, of_medians.ratio(confidence))
-        if verdict != "same":
+        if cell.verdict != "same":
             cell.likely_causes = self._causes.of(timed.base, timed.head)
         suspicions = [r for record in (timed.base, timed.head) for r in record.validity.reasons]
         if suspicions:
@@ -229,12 +229,13 @@ def decide(found: Ratio, allowance: float, confidence: float) -> tuple[Verdict, 
 
 
 def _doubt_by_medians(cell: CellVerdict, medians: Ratio) -> None:
-    """Leave a cell open whose quick calls are as fast as before, but whose medians are slower: part of its calls is."""
+    """Let no cell pass whose quick calls are as fast as before, but whose medians are slower: part of its calls is.
+    Not `slower`, for its level is spent on the quick calls; nor what --on-inconclusive could let pass."""
     if cell.verdict in ("same", "faster") and cell.allowance is not None and medians.low > 1 + cell.allowance:
-        cell.verdict = "inconclusive"
+        cell.verdict, cell.invalid = "inconclusive", True
         cell.reason += (
             f"; but by the median of all calls it is {medians.ratio:.4f} ({medians.low:.4f} to {medians.high:.4f}): "
-            f"part of its calls is slower, or other work met head alone"
+            f"part of its calls is slower, or other work met head alone; repeat it with --out, and `gate` those Runs"
         )
 
 

@@ -12,7 +12,7 @@ from verdict_runs import BASE, WriteRun, judged, make_record, noisy, times
 
 from andrea_bench.errors import BadInput
 from andrea_bench.problem import Problem
-from andrea_bench.record import Record, RunHead, Validity
+from andrea_bench.record import Code, Record, RunHead, Validity
 from andrea_bench.store import StoredRun, read_run
 from andrea_bench.verdicts import Document, Policy, judge
 
@@ -114,6 +114,15 @@ def test_pairs_are_compared_by_deciles_and_never_the_same_against_their_medians(
     (cell,) = document.cells
     assert cell.verdict == verdict
     assert ("by the median of all calls it is 1.0" in cell.reason) == (verdict == "inconclusive")
+    assert cell.invalid == (verdict == "inconclusive")
+
+
+def test_no_policy_lets_a_cell_pass_whose_medians_are_slower(write_run: WriteRun) -> None:
+    policy = msgspec.structs.replace(DECILES, on_inconclusive="pass")
+    head = msgspec.structs.replace(calls("a", 1.9, 0.6, 2), code=Code(kernel_source_hash="bbbb"))
+    document = judged(write_run, [calls("a", 1.0, 0.0, 1)], [head], policy)
+    assert (document.verdict, document.exit_code) == ("inconclusive", 3)
+    assert document.cells[0].likely_causes == ["source file of a changed: aaaa -> bbbb"]
 
 
 def test_other_work_in_some_processes_does_not_hide_that_a_cell_is_the_same(write_run: WriteRun) -> None:
