@@ -127,7 +127,13 @@ def script() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup has the second one ignored
             signal.signal(number, signal.default_int_handler)
-    code = main()
+    try:
+        code = main()
+    except KeyboardInterrupt:  # a second one, while the first was being told
+        code = 130
+    # What is left takes no time; an interrupt of it would only change the exit code.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # An interrupt that once went through exec() or eval() of a text (dataclasses make their methods so) has `python -m`
     # end by SIGINT instead of with its exit code, though it was caught. The next exec() resets that.
     exec("")

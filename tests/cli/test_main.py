@@ -38,3 +38,21 @@ def test_an_interrupt_that_went_through_exec_ends_with_130(tmp_path: Path) -> No
         [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (130, "andrea-bench: interrupted\n")
+
+
+def test_a_second_interrupt_ends_with_130_too(tmp_path: Path) -> None:
+    """Two within the time that the command needs to end: one while the first is told, one at the very end."""
+    (tmp_path / "interrupted.py").write_text(
+        "import os, signal, sys\n"
+        "from andrea_bench.cli import main\n"
+        "say, leave = main._say, sys.exit\n"
+        "def interrupt(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+        "main.andrea_bench_command.main = lambda *_, **__: interrupt()\n"
+        "main._say = lambda text: (say(text), interrupt())\n"
+        "main.sys.exit = lambda code: (interrupt(), leave(code))\n"
+        "main.script()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "andrea-bench: interrupted\n")
