@@ -27,6 +27,13 @@ def test_an_error_that_was_made_of_an_interrupt_is_one(
     assert says in capsys.readouterr().err
 
 
+def ended(folder: Path) -> tuple[int, str]:
+    """How `python -m interrupted` ends there: its exit code, and what it says."""
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
 def test_an_interrupt_that_went_through_exec_ends_with_130(tmp_path: Path) -> None:
     """CPython remembers one that left exec() of a text, as dataclasses use it, and ends `python -m` by SIGINT then."""
     (tmp_path / "interrupted.py").write_text(
@@ -34,10 +41,7 @@ def test_an_interrupt_that_went_through_exec_ends_with_130(tmp_path: Path) -> No
         "main.andrea_bench_command.main = lambda *_, **__: exec('raise KeyboardInterrupt')\n"
         "main.script()"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (130, "andrea-bench: interrupted\n")
+    assert ended(tmp_path) == (130, "andrea-bench: interrupted\n")
 
 
 def test_a_second_interrupt_ends_with_130_too(tmp_path: Path) -> None:
@@ -52,7 +56,4 @@ def test_a_second_interrupt_ends_with_130_too(tmp_path: Path) -> None:
         "main.sys.exit = lambda code: (interrupt(), leave(code))\n"
         "main.script()"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (130, "andrea-bench: interrupted\n")
+    assert ended(tmp_path) == (130, "andrea-bench: interrupted\n")
