@@ -9,14 +9,16 @@ memory lies) differs, and makes the pair the unit of replication.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 from typing import Protocol as Interface
 
 import msgspec
 
 from andrea_bench.hardware import cpu
+from andrea_bench.measure.counters import Watch, throttled
 from andrea_bench.measure.session import Executor, Lost, lost_record
 from andrea_bench.measure.task import Task, unmeasured_record
 from andrea_bench.measure.validity import marks
@@ -25,11 +27,22 @@ from andrea_bench.record import TIMED, Record, Validity
 
 BASE, HEAD = 0, 1
 TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
+
+
+class Rhythm(NamedTuple):
+    """seconds: sampling time of a Group in one turn. fours: of turns of a Group in a pair, at most."""
+
+    seconds: float
+    fours: int
+
+
 # Many short turns rather than few long ones: load that comes and goes then hits both sides alike. With five other
 # processes on two CPUs (2026-11-29, eight pairs each, in turn) the log ratio of a pair's process medians had an rms of
-# 2.6 % so, and 11.6 % with one four of 0.15 s each whose turns' medians were averaged.
-TURN_SECONDS = 0.02  # sampling time of a Group in one turn
-FOURS = 6  # of turns of a Group in a pair, at most; with four or eight a replayed gate took as long, or longer
+# 2.6 % with turns of 0.02 s, and 11.6 % with one four of 0.15 s each whose turns' medians were averaged. On those CPUs
+# with nothing else to do (2026-11-30, 24 pairs each, in turn; a quiet and a noisy hour) the 99 % interval of a cell was
+# +-0.30 and 0.33 % with twelve fours of 0.008 s, +-0.32 and 0.42 % with six of 0.02 s (fifth percentiles), and in the
+# quiet hour +-0.40 % with twenty of 0.004 s. On a GPU, where each turn asks the driver too, it was not tried.
+RHYTHMS = {"cpu": Rhythm(0.008, 12), "cuda": Rhythm(0.02, 6)}
 GROUP_SECONDS = 1.5  # no further four is begun after so long: where calls are long, one or two must do
 
 # Both processes stay on one CPU, drawn anew for each Group of a pair: they never work at the same time there, and of
@@ -69,18 +82,23 @@ class Pairs:
     """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
 
     The samples of a pair have its number as `block`, and its rounds are counted through all turns of a side.
-    turn_seconds: sampling time of a Group in one turn. fours: of turns of a Group in a pair, at most."""
+    rhythm: None is that of the device."""
 
     def __init__(
-        self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, turn_seconds: float = TURN_SECONDS,
-        fours: int = FOURS,
-    ) -> None:  # fmt: skip
+        self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, rhythm: Rhythm | None = None
+    ) -> None:
         self.count = 0  # of pairs that were measured
         self.turns = 0
         self.disturbed: list[str] = []  # what disturbed the machine, of each turn in which something did
         self.left_out = 0  # samples of a cell in a pair, left out because the machine was held back meanwhile
-        self._make, self._fours = make, fours
-        self._tasks = [msgspec.structs.replace(task, protocol=_one_turn(task.protocol, turn_seconds)) for task in tasks]
+        self._make = make
+        device = tasks[0].device if tasks else "cpu"
+        self._rhythm = rhythm or RHYTHMS[device.partition(":")[0]]
+        # Around all turns of a Group in a pair: one of them is shorter than a tick of the CPU's counters.
+        self._watch = Watch(device) if device == "cpu" else None
+        self._tasks = [
+            msgspec.structs.replace(task, protocol=_one_turn(task.protocol, self._rhythm.seconds)) for task in tasks
+        ]
         self._records: tuple[dict[Cell, Record], dict[Cell, Record]] = ({}, {})
         self._open = {(i, member) for i, task in enumerate(tasks) for member in task.members}
         self._random = random.Random(tasks[0].protocol.seed if tasks else 0)
@@ -202,7 +220,7 @@ class Pairs:
     def _take_turns(self, executors: Sequence[Pinned]) -> list[_Failure]:
         """Every Group in turns; their samples are kept when all turns of all went well: a number of a pair whose
         process was lost is given again, and samples of two processes would stand under it."""
-        measured: list[tuple[int, Task, Turns]] = []
+        measured: list[tuple[int, Task, Turns, str | None]] = []
         for i, task in self._live():
             turns: Turns = []
             rounds = [0, 0]
@@ -210,6 +228,8 @@ class Pairs:
                 place = self._random.choice(cpu.affinity())
                 for executor in executors:
                     executor.pin(place)
+            if self._watch:
+                self._watch.before()
             for side in self._sides():
                 timed = msgspec.structs.replace(task, checked=True, order_start=self._taken[side])
                 try:
@@ -219,27 +239,37 @@ class Pairs:
                 turns.append((side, records))
                 self.turns += 1
                 watched = next((record.counters for record in records if "interval_s" in record.counters), None)
-                self.disturbed += [text for _, text in marks(task.device, watched or {})][:1] if watched else []
+                if watched and not self._watch:
+                    self._note_disturbance(task.device, watched, turns=1)
                 self._taken[side] += sum(len(record.samples_us) for record in records)
                 for record in records:
                     record.round = [rounds[side] + number for number in record.round]
                 rounds[side] = 1 + max((record.round[-1] for record in records if record.round), default=-1)
-            measured.append((i, task, turns))
-        failures = [failure for i, task, turns in measured for failure in self._keep(i, task, turns)]
+            held_back = None
+            if self._watch:
+                seen = self._watch.after()
+                self._note_disturbance(task.device, seen.counters, len(turns))
+                held_back = throttled(seen)
+            measured.append((i, task, turns, held_back))
+        failures = [failure for group in measured for failure in self._keep(*group)]
         self.count += bool(measured)
         return failures
+
+    def _note_disturbance(self, device: str, counters: Mapping[str, Any], turns: int) -> None:
+        self.disturbed += [text for _, text in marks(device, counters)][:1] * turns
 
     def _sides(self) -> Iterator[int]:
         """Whose turn it is, in whole fours until the Group has had its time in this pair."""
         began = time.monotonic()
-        for number in range(self._fours):
+        for number in range(self._rhythm.fours):
             if number and time.monotonic() - began > GROUP_SECONDS:
                 return
             yield from self._random.choice(TURNS)
 
-    def _keep(self, i: int, task: Task, turns: Turns) -> Iterator[_Failure]:
+    def _keep(self, i: int, task: Task, turns: Turns, held_back: str | None) -> Iterator[_Failure]:
         """Keep a pair's samples of each cell, but for fours in which the machine was held back; where those are more
-        than half, the cell's pair is left out. A kernel that failed in a turn has its status instead."""
+        than half, the cell's pair is left out. A kernel that failed in a turn has its status instead. held_back: why
+        none of the turns can be used."""
         for index, member in enumerate(task.members):
             cell = i, member
             found = [(side, records[index]) for side, records in turns]
@@ -248,11 +278,12 @@ class Pairs:
                 yield from (_Failure(side, cell, record) for side, record in failed.items())
                 continue
             # A four without one of its turns would no longer cancel drift.
-            bad = {turn // 4 for turn, (_, record) in enumerate(found) if _held_back(record)}
+            reasons = [held_back or _held_back(record) for _, record in found]
+            bad = {turn // 4 for turn, why in enumerate(reasons) if why}
             if 4 * len(bad) > len(found) / 2:
                 self.left_out += 1
                 if not self._records[BASE][cell].samples_us:
-                    self._doubt(cell, next(why for _, record in found if (why := _held_back(record))))
+                    self._doubt(cell, next(why for why in reasons if why))
                 continue
             for turn, (side, record) in enumerate(found):
                 if turn // 4 in bad:

@@ -1,5 +1,6 @@
 """A made-up machine on which both sides of a pair run: its processes give times that are known."""
 
+from andrea_bench.hardware import cpu
 from andrea_bench.measure.session import KernelStopped, Lost, Progress
 from andrea_bench.measure.task import Task, empty_record
 from andrea_bench.problem import Problem
@@ -43,7 +44,10 @@ class Machine:
         self.wrong_after: int | None = None  # turns, after which a check finds fused_qkv of head wrong
         self.scarce: str | None = None  # a kernel that finds no memory on head while the other side is at work
         self.invalid_turns: set[int] = set()
-        self.counters: dict[str, object] = {}  # what the machine tells of a turn
+        self.counters: dict[str, object] = {}  # what a process tells of its turn
+        self.foreign_cpus = 0.0  # that other processes keep busy, of two
+        self.stolen_turns: set[int] = set()  # in which the hypervisor took a third of the CPUs' time
+        self.foreign_s = self.stolen_s = 0.0  # so far
         self.interrupt_in_turn: int | None = None
         self.stops = False
 
@@ -51,6 +55,13 @@ class Machine:
         self.alive += 1
         self.born.append((side, threads))
         return Process(self, side)
+
+    def snapshot(self) -> cpu.Snapshot:
+        """The CPU's counters, as cpu.snapshot() reads them: put the Machine in its place."""
+        return cpu.Snapshot(
+            time_s=self.now, cpus=2, busy_s=self.now + self.foreign_s, steal_s=self.stolen_s, total_s=2 * self.now,
+            own_s=self.now, reasons=dict.fromkeys(("temperature_celsius", "clock_mhz"), "made up"),
+        )  # fmt: skip
 
     def monotonic(self) -> float:
         """The time, as the module `time` tells it: put the Machine in its place."""
@@ -73,6 +84,8 @@ class Process:
             machine.turns.append((self.side, task.problem.seq_len))
             machine.measured.append((self.side, tuple(task.members)))
             machine.now += machine.turn_seconds
+            machine.foreign_s += machine.foreign_cpus * machine.turn_seconds
+            machine.stolen_s += 2 / 3 * machine.turn_seconds * (len(machine.turns) in machine.stolen_turns)
             if len(machine.turns) == machine.interrupt_in_turn:
                 raise KeyboardInterrupt
         return [self._record(task, i, brief) for i in range(len(task.members))]

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from paired_machine import MEMBERS, Machine, make_task
 
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs
+from andrea_bench.hardware import cpu
+from andrea_bench.measure.pairs import BASE, HEAD, Pairs, Rhythm
 from andrea_bench.measure.task import Task
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import RunHead
@@ -17,7 +18,14 @@ from andrea_bench.verdicts import Document, Policy, judge
 
 
 def pairs_of(machine: Machine, tasks: list[Task], fours: int = 1) -> Pairs:
-    return Pairs((lambda: machine.make(BASE), lambda: machine.make(HEAD)), tasks, turn_seconds=0.1, fours=fours)
+    make = (lambda: machine.make(BASE), lambda: machine.make(HEAD))
+    return Pairs(make, tasks, rhythm=Rhythm(0.1, fours))
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else this machine does is none of these tests' business."""
+    monkeypatch.setattr(cpu, "snapshot", Machine().snapshot)
 
 
 def document_of(pairs: Pairs, **policy: object) -> Document:
@@ -178,15 +186,45 @@ def test_a_kernel_that_goes_wrong_in_its_turns_is_found() -> None:
     assert checks == [4, 4, 2, 4, 2, 2, 2, 4, 2]
 
 
-def test_what_disturbed_the_turns_is_counted() -> None:
+def test_what_disturbed_the_turns_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a CPU around all turns of a Group in a pair: one alone is shorter than a tick of the kernel's counters."""
     machine = Machine()
-    machine.counters = {"interval_s": 0.5, "cpu_window_s": 0.5, "cpu_cpus": 2, "cpu_steal_share": 0.0}
-    pairs = pairs_of(machine, [make_task()])
+    monkeypatch.setattr(cpu, "snapshot", machine.snapshot)
+    pairs = pairs_of(machine, [make_task(64), make_task(128)])
+    pairs.measure()
+    assert (pairs.turns, pairs.disturbed) == (8, [])
+    machine.foreign_cpus = 1.0
+    pairs.measure()
+    assert (pairs.turns, pairs.disturbed) == (16, ["other processes kept 1.00 of 2 CPUs busy"] * 8)
+
+
+def test_what_disturbed_a_turn_on_a_gpu_its_process_tells() -> None:
+    machine = Machine()
+    pairs = pairs_of(machine, [msgspec.structs.replace(make_task(), device="cuda")])
+    machine.counters = {"interval_s": 0.5, "gpu_sm_clock_mhz": 1900, "gpu_max_sm_clock_mhz": 1980}
     pairs.measure()
     assert (pairs.turns, pairs.disturbed) == (4, [])
-    machine.counters |= {"cpu_foreign_cpus": 1.0}
+    machine.counters |= {"gpu_slowdown_power_cap_s": 0.1}
     pairs.measure()
-    assert (pairs.turns, pairs.disturbed) == (8, ["other processes kept 1.00 of 2 CPUs busy"] * 4)
+    assert (pairs.turns, pairs.disturbed) == (8, ["software power cap for 0.1 of 0.5 s"] * 4)
+
+
+@pytest.mark.parametrize(("stolen", "left_out"), [(1, 0), (2, 2), (4, 2)])
+def test_a_group_whose_turns_the_hypervisor_held_back_is_left_out_of_the_pair(
+    monkeypatch: pytest.MonkeyPatch, stolen: int, left_out: int
+) -> None:
+    """A third of both CPUs' time in one turn of four is 8.3 % of them, in two 16.7 %; a tenth is too much."""
+    machine = Machine()
+    monkeypatch.setattr(cpu, "snapshot", machine.snapshot)
+    pairs = pairs_of(machine, [make_task(64), make_task(128)])
+    machine.stolen_turns = {8 + 1 + turn for turn in range(stolen)}
+    for _ in range(3):
+        pairs.measure()
+    assert pairs.left_out == left_out
+    held_back, other = pairs.records(BASE)[0], pairs.records(BASE)[2]
+    assert set(held_back.block) == ({0, 1, 2} if left_out == 0 else {0, 2})
+    assert set(other.block) == {0, 1, 2}
+    assert pairs.disturbed == [f"steal {stolen / 12:.1%}: the hypervisor gave this machine's CPU time to others"] * 4
 
 
 def test_a_cell_to_which_no_process_came_is_neither_missing_nor_passed_over() -> None:

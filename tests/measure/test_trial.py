@@ -11,6 +11,7 @@ from paired_machine import MEMBERS, Machine, make_task
 
 from andrea_bench import trial as trial_module
 from andrea_bench.errors import BadInput, EnvironmentUnfit
+from andrea_bench.hardware import cpu
 from andrea_bench.measure import pairs as pairs_module
 from andrea_bench.measure.pairs import BASE, HEAD
 from andrea_bench.measure.session import KernelStopped, Lost, Worker
@@ -58,6 +59,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(trial_module, "environment", lambda device: {"device": device})
     for module in (trial_module, pairs_module):
         monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(cpu, "snapshot", made.snapshot)
     return made
 
 
@@ -84,7 +86,7 @@ def test_it_ends_as_soon_as_every_cell_is_settled(machine: Machine) -> None:
     assert (document.verdict, document.exit_code) == ("same", 0)
     assert verdicts(document) == {LOOP: "same", FUSED: "same"}
     assert [look.pairs for look in document.looks] == [8] and len(document.looks[0].settled) == 2
-    assert (document.policy.paired, document.policy.quantile) == (True, 0.1)
+    assert (document.policy.paired, document.policy.quantile) == (True, 0.05)
     assert machine.now == 8 * 4 and len(machine.born) == 16
     assert [cell.blocks_base for cell in document.cells] == [8, 8]
     assert document.warnings == ["what to know"]
@@ -130,7 +132,7 @@ def test_a_kernel_that_hangs_leaves_the_others_their_time(machine: Machine) -> N
 
 
 def test_a_busy_machine_is_said(machine: Machine) -> None:
-    machine.counters = {"interval_s": 1.0, "cpu_window_s": 1.0, "cpu_cpus": 2, "cpu_foreign_cpus": 1.0}
+    machine.foreign_cpus = 1.0
     warnings = run(machine, 1000).warnings
     assert "the machine was disturbed in 100 % of the turns: other processes kept 1.00 of 2 CPUs busy" in warnings
 
@@ -223,6 +225,6 @@ def test_the_runs_of_a_trial_hold_all_that_it_judged(machine: Machine, tmp_path:
     stored = [read_run(tmp_path / side) for side in ("base", "head")]
     assert all(one.head.complete and one.head.ended_at for one in stored)
     for base, head, cell in zip(stored[0].records, stored[1].records, document.cells, strict=True):
-        # Samples of a process are equal here, so that each is its decile.
+        # Samples of a process are equal here, so that each is its percentile.
         assert [base.samples_us[6 * pair] for pair in range(8)] == cell.base_us
         assert [head.samples_us[6 * pair] for pair in range(8)] == cell.head_us

@@ -1,4 +1,4 @@
-"""How `ab` takes the time of a process, by its first decile, and what keeps a cell from passing against its medians."""
+"""How `ab` takes the time of a process, by its fifth percentile, and what keeps a cell from passing by that alone."""
 
 import math
 import random
@@ -13,7 +13,7 @@ from andrea_bench.record import Code, Record, RunHead
 from andrea_bench.store import StoredRun
 from andrea_bench.verdicts import Policy, judge
 
-DECILES = Policy(paired=True, quantile=0.1, max_slowdown=0.01)  # as of ab
+QUICK = Policy(paired=True, quantile=0.05, max_slowdown=0.01)  # as of ab
 CALLS = 40
 
 
@@ -39,11 +39,11 @@ def calls(kernel: str, factor: float, share: float, seed: int, busy: float = 0.0
     [(1.0, 0.0, "same"), (1.03, 1.0, "slower"), (0.97, 1.0, "faster"), (1.05, 0.6, "inconclusive"),
      (1.05, 0.3, "same")],
 )  # fmt: skip
-def test_pairs_are_compared_by_deciles_and_never_the_same_against_their_medians(
+def test_pairs_are_compared_by_their_quick_calls_and_never_the_same_against_their_medians(
     write_run: WriteRun, factor: float, share: float, verdict: str
 ) -> None:
     """Where three calls in five are slower, the quick ones are as quick as before: nothing to pass."""
-    document = judged(write_run, [calls("a", 1.0, 0.0, 1)], [calls("a", factor, share, 2)], DECILES)
+    document = judged(write_run, [calls("a", 1.0, 0.0, 1)], [calls("a", factor, share, 2)], QUICK)
     (cell,) = document.cells
     assert cell.verdict == verdict
     assert ("by the median of all calls it is 1.0" in cell.reason) == (verdict == "inconclusive")
@@ -51,7 +51,7 @@ def test_pairs_are_compared_by_deciles_and_never_the_same_against_their_medians(
 
 
 def test_no_policy_lets_a_cell_pass_whose_medians_are_slower(write_run: WriteRun) -> None:
-    policy = msgspec.structs.replace(DECILES, on_inconclusive="pass")
+    policy = msgspec.structs.replace(QUICK, on_inconclusive="pass")
     head = msgspec.structs.replace(calls("a", 1.9, 0.6, 2), code=Code(kernel_source_hash="bbbb"))
     document = judged(write_run, [calls("a", 1.0, 0.0, 1)], [head], policy)
     assert (document.verdict, document.exit_code) == ("inconclusive", 3)
@@ -60,7 +60,7 @@ def test_no_policy_lets_a_cell_pass_whose_medians_are_slower(write_run: WriteRun
 
 def test_other_work_in_some_processes_does_not_hide_that_a_cell_is_the_same(write_run: WriteRun) -> None:
     base, head = [calls("a", 1.0, 0.0, 3, busy=0.4)], [calls("a", 1.0, 0.0, 4, busy=0.4)]
-    (cell,) = judged(write_run, base, head, DECILES).cells
+    (cell,) = judged(write_run, base, head, QUICK).cells
     assert cell.verdict == "same" and max(cell.base_median_us) > 1.9 * min(cell.base_median_us)
     policy = Policy(paired=True, max_slowdown=0.01)
     assert judge(*(StoredRun(Path(n), RunHead(complete=True, started_at=""), r) for n, r in (("b", base), ("h", head))),
@@ -69,14 +69,14 @@ def test_other_work_in_some_processes_does_not_hide_that_a_cell_is_the_same(writ
 
 def test_the_times_of_processes_can_be_recomputed_from_their_samples(write_run: WriteRun) -> None:
     base, head = calls("a", 1.0, 0.0, 5), calls("a", 1.05, 0.6, 6)
-    document = judged(write_run, [base], [head], DECILES)
+    document = judged(write_run, [base], [head], QUICK)
     (cell,) = document.cells
-    assert document.policy.quantile == 0.1
+    assert document.policy.quantile == 0.05
     for record, times_us, medians_us in (
         (base, cell.base_us, cell.base_median_us), (head, cell.head_us, cell.head_median_us),
     ):  # fmt: skip
         samples = numpy.array(record.samples_us).reshape(12, CALLS)
-        assert times_us == pytest.approx(numpy.quantile(samples, 0.1, axis=1).tolist())
+        assert times_us == pytest.approx(numpy.quantile(samples, 0.05, axis=1).tolist())
         assert medians_us == pytest.approx(numpy.median(samples, axis=1).tolist())
     # The medians by hand: 12 pairs, all of them above the allowance, leave no doubt at 95 %.
     logs = [math.log(h / b) for b, h in zip(cell.base_median_us, cell.head_median_us, strict=True)]
