@@ -39,7 +39,8 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     smallest of those tried within which A/A gates of gate_pairs pairs (what ab's default budget allows) end as
     `same` nine times in ten; None where none does. Neither is told from too few pairs: then false_alarm_rate is
     empty. pairs, pair_seconds: that were measured, and what each took. disturbed: share of their turns in which
-    the machine had other things to do."""
+    the machine had other things to do. quantile: of the samples of a process, that is its time (`policy.quantile` of a
+    verdict of ab); the median in calibrations that don't say."""
 
     pairs: int
     gate_pairs: int
@@ -49,6 +50,7 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     smallest_allowance: float | None
     cells: list[CellNoise]
     disturbed: float = 0.0
+    quantile: float = 0.5
 
 
 class Calibration(msgspec.Struct, kw_only=True):
@@ -80,9 +82,15 @@ def read_calibration(file: Path | None = None) -> Calibration | None:
 
 
 def too_tight(
-    calibration: Calibration | None, environment: dict[str, Any], suites: set[str], max_slowdown: float
+    calibration: Calibration | None,
+    environment: dict[str, Any],
+    suites: set[str],
+    *,
+    max_slowdown: float,
+    quantile: float,
 ) -> list[str]:
-    """A line for each suite whose noise on this machine is beyond the allowance of a gate."""
+    """A line for each suite whose noise on this machine is beyond the allowance of a gate. quantile: that ab takes of
+    a process' samples; what another one varied by tells nothing."""
     if calibration is None or differences(calibration.environment, environment):
         return []
     lines = []
@@ -92,6 +100,12 @@ def too_tight(
         if least is not None and max_slowdown >= least:
             continue
         if not noise.false_alarm_rate:
+            continue
+        if noise.quantile != quantile:
+            lines.append(
+                f"suite {name}: this machine's calibration ({calibration.measured_at[:10]}) is of an older version "
+                f"and tells nothing of this ab; `andrea-bench calibrate {name}` again"
+            )
             continue
         can = f"{100 * least:g} % can be" if least is not None else "no allowance tried could"
         measured = f"{100 * noise.noise:.2g} % between two processes on {calibration.measured_at[:10]}"

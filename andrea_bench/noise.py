@@ -7,14 +7,16 @@ import msgspec
 
 from andrea_bench.calibration import GATE_SECONDS, CellNoise, SuiteNoise
 from andrea_bench.errors import EnvironmentUnfit
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
+from andrea_bench.measure.pairs import Pairs, device_name
 from andrea_bench.measure.session import KernelStopped, Worker
 from andrea_bench.measure.task import Task
+from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.plan import Group
 from andrea_bench.protocol import Protocol
 from andrea_bench.statistics import median
 from andrea_bench.verdicts import Policy
 from andrea_bench.verdicts.judge import paired_logs
+from andrea_bench.verdicts.policy import PAIRED_QUANTILE
 from andrea_bench.verdicts.replay import replay
 
 ALLOWANCES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
@@ -46,7 +48,7 @@ def suite_noise(groups: list[Group], device: str, protocol: Protocol, seconds: f
     if not cells:
         reasons = [record.reason for side in (BASE, HEAD) for record in pairs.records(side) if record.reason]
         raise EnvironmentUnfit(f"suite {groups[0].suite.name}: no cell could be timed: {(reasons or ['held back'])[0]}")
-    disturbed = len(pairs.disturbed) / max(1, pairs.turns)
+    disturbed = len(pairs.turns.disturbed) / max(1, pairs.turns.count)
     return msgspec.structs.replace(summarise(cells, pairs.count, pair_seconds), disturbed=disturbed)
 
 
@@ -85,6 +87,7 @@ def summarise(cells: list[CellNoise], pairs: int, pair_seconds: float) -> SuiteN
         false_alarm_rate=alarms,
         smallest_allowance=least,
         cells=cells,
+        quantile=PAIRED_QUANTILE,
     )
 
 

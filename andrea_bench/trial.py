@@ -11,9 +11,10 @@ import msgspec
 from andrea_bench.calibration import MOST_DISTURBED
 from andrea_bench.environment import environment
 from andrea_bench.errors import BadInput, EnvironmentUnfit
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs, device_name
+from andrea_bench.measure.pairs import Pairs, device_name
 from andrea_bench.measure.session import KernelStopped, Lost, Progress, Worker
 from andrea_bench.measure.task import Task
+from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record, RunHead
 from andrea_bench.revisions import PlannedCell, Revision, Revisions
@@ -155,7 +156,7 @@ class RevisionTrial:
 
     def _completed(self, document: Document) -> Document:
         document.warnings += self._revisions.warnings
-        disturbed, turns = self._pairs.disturbed, self._pairs.turns
+        disturbed, turns = self._pairs.turns.disturbed, self._pairs.turns.count
         if len(disturbed) > MOST_DISTURBED * turns:
             share = f"{100 * len(disturbed) / turns:.0f} % of the turns"
             document.warnings.append(f"the machine was disturbed in {share}: {'; '.join(collapsed(disturbed))}")

@@ -46,7 +46,7 @@ def test_few_pairs_promise_nothing() -> None:
         measured_at="2026-11-29T12:00:00", device="cpu", environment=MACHINE, ceilings=Ceilings(threads=1),
         suites={"projection": found},
     )  # fmt: skip
-    assert too_tight(calibration, MACHINE, {"projection"}, 0.01) == []
+    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.01, quantile=0.05) == []
 
 
 def test_a_gate_tighter_than_the_noise_is_told() -> None:
@@ -58,18 +58,23 @@ def test_a_gate_tighter_than_the_noise_is_told() -> None:
         false_alarm_rate={"1%": 0.0},
         smallest_allowance=0.02,
         cells=[],
+        quantile=0.05,
     )
     calibration = Calibration(
         measured_at="2026-11-29T12:00:00", device="cpu", environment=MACHINE, ceilings=Ceilings(threads=1),
         suites={"projection": noise},
     )  # fmt: skip
-    (line,) = too_tight(calibration, MACHINE, {"projection", "attention"}, 0.01)
+    (line,) = too_tight(calibration, MACHINE, {"projection", "attention"}, max_slowdown=0.01, quantile=0.05)
     assert "1 % can't be met in suite projection" in line and "1.2 % between two processes" in line
     assert "2 % can be" in line
-    assert too_tight(calibration, MACHINE, {"projection"}, 0.02) == []
+    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.02, quantile=0.05) == []
     other = {"device": "cpu", "cpu": {"model": "Other CPU", "logical_cpus": 2}}
-    assert too_tight(calibration, other, {"projection"}, 0.01) == []
-    assert too_tight(None, MACHINE, {"projection"}, 0.01) == []
+    assert too_tight(calibration, other, {"projection"}, max_slowdown=0.01, quantile=0.05) == []
+    noise.quantile = 0.5
+    (line,) = too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.01, quantile=0.05)
+    assert "(2026-11-29) is of an older version" in line and "`andrea-bench calibrate projection` again" in line
+    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.02, quantile=0.05) == []
+    assert too_tight(None, MACHINE, {"projection"}, max_slowdown=0.01, quantile=0.05) == []
 
 
 def test_a_file_that_is_no_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,66 +1,25 @@
 """Measuring two revisions in pairs of short-lived processes that take turns.
 
 A pair is one fresh process of either side. Both start at once and check every kernel; then, Group by Group, they
-are measured in short turns, each four in the order base, head, head, base or its mirror, drawn at random, while
-the other one waits, both on the same CPU. After the turns of the first, second, fourth, eighth, ... pair every kernel
+are measured in short turns (turns.py). After the turns of the first, second, fourth, eighth, ... pair every kernel
 is checked again. What drifts, and load that comes and goes, hits both alike; what a process is born with (where its
 memory lies) differs, and makes the pair the unit of replication.
 """
 
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-from typing import Protocol as Interface
 
 import msgspec
 
-from andrea_bench.hardware import cpu
-from andrea_bench.measure.counters import Watch, throttled
 from andrea_bench.measure.session import Executor, Lost, lost_record
 from andrea_bench.measure.task import Task, unmeasured_record
-from andrea_bench.measure.validity import marks
-from andrea_bench.protocol import Protocol
+from andrea_bench.measure.turns import BASE, GroupTurns, LostInTurn, Pinned, Rhythm, Turns, silent
 from andrea_bench.record import TIMED, Record, Validity
-
-BASE, HEAD = 0, 1
-TURNS = ((BASE, HEAD, HEAD, BASE), (HEAD, BASE, BASE, HEAD))
-
-
-class Rhythm(NamedTuple):
-    """seconds: sampling time of a Group in one turn. fours: of turns of a Group in a pair, at most."""
-
-    seconds: float
-    fours: int
-
-
-# Many short turns rather than few long ones: load that comes and goes then hits both sides alike. With five other
-# processes on two CPUs (2026-11-29, eight pairs each, in turn) the log ratio of a pair's process medians had an rms of
-# 2.6 % with turns of 0.02 s, and 11.6 % with one four of 0.15 s each whose turns' medians were averaged. On those CPUs
-# with nothing else to do (2026-11-30, 24 pairs each, in turn; a quiet and a noisy hour) the 99 % interval of a cell was
-# +-0.30 and 0.33 % with twelve fours of 0.008 s, +-0.32 and 0.42 % with six of 0.02 s (fifth percentiles), and in the
-# quiet hour +-0.40 % with twenty of 0.004 s. On a GPU, where each turn asks the driver too, it was not tried.
-RHYTHMS = {"cpu": Rhythm(0.008, 12), "cuda": Rhythm(0.02, 6)}
-GROUP_SECONDS = 1.5  # no further four is begun after so long: where calls are long, one or two must do
-
-# Both processes stay on one CPU, drawn anew for each Group of a pair: they never work at the same time there, and of
-# two CPUs of a virtual machine one may be slower for seconds. On the machine above (2026-11-30, 42 pairs each, in turn)
-# the log ratio of a pair's first deciles had an rms of 0.8 % so, and of 4.1 % where the system placed them.
-
-
-class Pinned(Executor, Interface):
-    """An Executor whose process can be kept on one CPU."""
-
-    def pin(self, cpu: int) -> None:
-        """Keep the process on that CPU from now on."""
-
 
 MakeExecutor = Callable[[], Pinned]
 Member = tuple[str, str]  # (op, kernel)
 Cell = tuple[int, Member]  # (index of the Task, member)
-Turns = list[tuple[int, list[Record]]]  # of a Group in a pair, in order: (side, Records of the members)
 
 
 def device_name(device: str, threads: int) -> str:
@@ -79,7 +38,7 @@ class _Failure:
 
 
 class Pairs:
-    """Measures `tasks` on both sides, pair by pair. make: starts a process of base, and one of head.
+    """Measures `tasks`, at least one, on both sides, pair by pair. make: starts a process of base, and one of head.
 
     The samples of a pair have its number as `block`, and its rounds are counted through all turns of a side.
     rhythm: None is that of the device."""
@@ -88,21 +47,12 @@ class Pairs:
         self, make: tuple[MakeExecutor, MakeExecutor], tasks: Sequence[Task], *, rhythm: Rhythm | None = None
     ) -> None:
         self.count = 0  # of pairs that were measured
-        self.turns = 0
-        self.disturbed: list[str] = []  # what disturbed the machine, of each turn in which something did
+        self.turns = Turns(tasks[0].device, tasks[0].protocol.seed, rhythm)
         self.left_out = 0  # samples of a cell in a pair, left out because the machine was held back meanwhile
         self._make = make
-        device = tasks[0].device if tasks else "cpu"
-        self._rhythm = rhythm or RHYTHMS[device.partition(":")[0]]
-        # Around all turns of a Group in a pair: one of them is shorter than a tick of the CPU's counters.
-        self._watch = Watch(device) if device == "cpu" else None
-        self._tasks = [
-            msgspec.structs.replace(task, protocol=_one_turn(task.protocol, self._rhythm.seconds)) for task in tasks
-        ]
+        self._tasks = list(tasks)
         self._records: tuple[dict[Cell, Record], dict[Cell, Record]] = ({}, {})
         self._open = {(i, member) for i, task in enumerate(tasks) for member in task.members}
-        self._random = random.Random(tasks[0].protocol.seed if tasks else 0)
-        self._taken = [0, 0]  # samples by side, of all cells: the position of the next
         self._second_chances: set[Cell] = set()  # cells that failed by chance once
 
     def measure(self) -> None:
@@ -155,7 +105,7 @@ class Pairs:
         found: dict[Cell, Record] = {}
         for i, task in self._live():
             try:
-                records = executor.run(_brief(task), _silent)
+                records = executor.run(_brief(task), silent)
             except Lost as lost:
                 cell, record = _lost(i, task, lost)
                 return {**found, cell: record}, cell
@@ -204,7 +154,7 @@ class Pairs:
         task = msgspec.structs.replace(self._tasks[i], members=[member], block=self.count)
         executor = self._make[side]()
         try:
-            (record,) = executor.run(_brief(task), _silent)
+            (record,) = executor.run(_brief(task), silent)
         except Lost as lost:
             return _lost(i, task, lost)[1]
         finally:
@@ -220,74 +170,30 @@ class Pairs:
     def _take_turns(self, executors: Sequence[Pinned]) -> list[_Failure]:
         """Every Group in turns; their samples are kept when all turns of all went well: a number of a pair whose
         process was lost is given again, and samples of two processes would stand under it."""
-        measured: list[tuple[int, Task, Turns, str | None]] = []
+        measured: list[tuple[int, Task, GroupTurns]] = []
         for i, task in self._live():
-            turns: Turns = []
-            rounds = [0, 0]
-            if task.device == "cpu" and task.protocol.threads == 1:
-                place = self._random.choice(cpu.affinity())
-                for executor in executors:
-                    executor.pin(place)
-            if self._watch:
-                self._watch.before()
-            for side in self._sides():
-                timed = msgspec.structs.replace(task, checked=True, order_start=self._taken[side])
-                try:
-                    records = executors[side].run(timed, _silent)
-                except Lost as lost:
-                    return [_Failure(side, *_lost(i, task, lost), lost=True)]
-                turns.append((side, records))
-                self.turns += 1
-                watched = next((record.counters for record in records if "interval_s" in record.counters), None)
-                if watched and not self._watch:
-                    self._note_disturbance(task.device, watched, turns=1)
-                self._taken[side] += sum(len(record.samples_us) for record in records)
-                for record in records:
-                    record.round = [rounds[side] + number for number in record.round]
-                rounds[side] = 1 + max((record.round[-1] for record in records if record.round), default=-1)
-            held_back = None
-            if self._watch:
-                seen = self._watch.after()
-                self._note_disturbance(task.device, seen.counters, len(turns))
-                held_back = throttled(seen)
-            measured.append((i, task, turns, held_back))
+            try:
+                measured.append((i, task, self.turns.take(executors, task)))
+            except LostInTurn as gone:
+                return [_Failure(gone.side, *_lost(i, task, gone.lost), lost=True)]
         failures = [failure for group in measured for failure in self._keep(*group)]
         self.count += bool(measured)
         return failures
 
-    def _note_disturbance(self, device: str, counters: Mapping[str, Any], turns: int) -> None:
-        self.disturbed += [text for _, text in marks(device, counters)][:1] * turns
-
-    def _sides(self) -> Iterator[int]:
-        """Whose turn it is, in whole fours until the Group has had its time in this pair."""
-        began = time.monotonic()
-        for number in range(self._rhythm.fours):
-            if number and time.monotonic() - began > GROUP_SECONDS:
-                return
-            yield from self._random.choice(TURNS)
-
-    def _keep(self, i: int, task: Task, turns: Turns, held_back: str | None) -> Iterator[_Failure]:
-        """Keep a pair's samples of each cell, but for fours in which the machine was held back; where those are more
-        than half, the cell's pair is left out. A kernel that failed in a turn has its status instead. held_back: why
-        none of the turns can be used."""
+    def _keep(self, i: int, task: Task, turns: GroupTurns) -> Iterator[_Failure]:
+        """Keep a pair's samples of each cell, or leave the cell's pair out where the machine was held back. A kernel
+        that failed in a turn has its status instead."""
         for index, member in enumerate(task.members):
             cell = i, member
-            found = [(side, records[index]) for side, records in turns]
-            failed = {side: record for side, record in found if record.status not in TIMED}
-            if failed:
+            if failed := turns.failed(index):
                 yield from (_Failure(side, cell, record) for side, record in failed.items())
                 continue
-            # A four without one of its turns would no longer cancel drift.
-            reasons = [held_back or _held_back(record) for _, record in found]
-            bad = {turn // 4 for turn, why in enumerate(reasons) if why}
-            if 4 * len(bad) > len(found) / 2:
+            usable, why = turns.usable(index)
+            if why:
                 self.left_out += 1
                 if not self._records[BASE][cell].samples_us:
-                    self._doubt(cell, next(why for why in reasons if why))
-                continue
-            for turn, (side, record) in enumerate(found):
-                if turn // 4 in bad:
-                    continue
+                    self._doubt(cell, why)
+            for side, record in usable:
                 kept = self._records[side][cell]
                 kept.validity = Validity()
                 kept.samples_us.extend(record.samples_us)
@@ -301,23 +207,10 @@ def _is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def _held_back(record: Record) -> str | None:
-    """Why a turn's times can't be used; None where they can."""
-    if record.status == "throttled":
-        return f"throttled: {record.reason}"
-    return "; ".join(record.validity.reasons) if record.validity.verdict == "invalid" else None
-
-
-def _one_turn(protocol: Protocol, seconds: float) -> Protocol:
-    # The turn ends by time: how well one process knows its median says nothing of how pairs differ.
-    return msgspec.structs.replace(
-        protocol, warmup_rounds=1, min_samples=2, max_samples=100_000, target=1e-9, time_limit_s=seconds
-    )
-
-
 def _brief(task: Task) -> Task:
     """The Task with as little timing as there can be: for its checks."""
-    return msgspec.structs.replace(task, protocol=msgspec.structs.replace(task.protocol, min_samples=1, max_samples=1))
+    protocol = msgspec.structs.replace(task.protocol, warmup_rounds=1, min_samples=1, max_samples=1)
+    return msgspec.structs.replace(task, protocol=protocol)
 
 
 def _without_samples(record: Record) -> Record:
@@ -334,7 +227,3 @@ def _lost(i: int, task: Task, lost: Lost) -> tuple[Cell, Record]:
     """The cell at which a process was lost, and its Record."""
     member = task.members[lost.member]
     return (i, member), lost_record(task, member, lost.status, lost.reason)
-
-
-def _silent(kernel: str, stage: str) -> None:
-    """No progress within a turn."""

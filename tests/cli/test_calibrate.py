@@ -72,7 +72,7 @@ def test_from_calibrate_to_gate(capsys: pytest.CaptureFixture[str]) -> None:
     for cell in found["cells"]:
         assert 1 <= len(cell["log_ratios"]) <= found["pairs"] and cell["median_us"] > 0
     spreads = [1.4826 * median(abs(x) for x in cell["log_ratios"]) for cell in found["cells"]]
-    assert found["noise"] == pytest.approx(median(spreads))
+    assert found["noise"] == pytest.approx(median(spreads)) and found["quantile"] == 0.05
     assert list(found["false_alarm_rate"]) == ["0.5%", "1%", "2%", "3%", "5%", "10%", "20%"]
     assert all(0 <= rate <= 1 for rate in found["false_alarm_rate"].values())
     assert found["smallest_allowance"] in (None, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)

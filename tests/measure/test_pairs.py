@@ -9,8 +9,9 @@ import pytest
 from paired_machine import MEMBERS, Machine, make_task
 
 from andrea_bench.hardware import cpu
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs, Rhythm
+from andrea_bench.measure.pairs import Pairs
 from andrea_bench.measure.task import Task
+from andrea_bench.measure.turns import BASE, HEAD, Rhythm
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import RunHead
 from andrea_bench.store import StoredRun
@@ -192,10 +193,10 @@ def test_what_disturbed_the_turns_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cpu, "snapshot", machine.snapshot)
     pairs = pairs_of(machine, [make_task(64), make_task(128)])
     pairs.measure()
-    assert (pairs.turns, pairs.disturbed) == (8, [])
+    assert (pairs.turns.count, pairs.turns.disturbed) == (8, [])
     machine.foreign_cpus = 1.0
     pairs.measure()
-    assert (pairs.turns, pairs.disturbed) == (16, ["other processes kept 1.00 of 2 CPUs busy"] * 8)
+    assert (pairs.turns.count, pairs.turns.disturbed) == (16, ["other processes kept 1.00 of 2 CPUs busy"] * 8)
 
 
 def test_what_disturbed_a_turn_on_a_gpu_its_process_tells() -> None:
@@ -203,10 +204,10 @@ def test_what_disturbed_a_turn_on_a_gpu_its_process_tells() -> None:
     pairs = pairs_of(machine, [msgspec.structs.replace(make_task(), device="cuda")])
     machine.counters = {"interval_s": 0.5, "gpu_sm_clock_mhz": 1900, "gpu_max_sm_clock_mhz": 1980}
     pairs.measure()
-    assert (pairs.turns, pairs.disturbed) == (4, [])
+    assert (pairs.turns.count, pairs.turns.disturbed) == (4, [])
     machine.counters |= {"gpu_slowdown_power_cap_s": 0.1}
     pairs.measure()
-    assert (pairs.turns, pairs.disturbed) == (8, ["software power cap for 0.1 of 0.5 s"] * 4)
+    assert (pairs.turns.count, pairs.turns.disturbed) == (8, ["software power cap for 0.1 of 0.5 s"] * 4)
 
 
 @pytest.mark.parametrize(("stolen", "left_out"), [(1, 0), (2, 2), (4, 2)])
@@ -224,7 +225,9 @@ def test_a_group_whose_turns_the_hypervisor_held_back_is_left_out_of_the_pair(
     held_back, other = pairs.records(BASE)[0], pairs.records(BASE)[2]
     assert set(held_back.block) == ({0, 1, 2} if left_out == 0 else {0, 2})
     assert set(other.block) == {0, 1, 2}
-    assert pairs.disturbed == [f"steal {stolen / 12:.1%}: the hypervisor gave this machine's CPU time to others"] * 4
+    assert (
+        pairs.turns.disturbed == [f"steal {stolen / 12:.1%}: the hypervisor gave this machine's CPU time to others"] * 4
+    )
 
 
 def test_a_cell_to_which_no_process_came_is_neither_missing_nor_passed_over() -> None:

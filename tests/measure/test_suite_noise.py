@@ -9,8 +9,9 @@ from andrea_bench import noise
 from andrea_bench.axes import AxisRequest
 from andrea_bench.calibration import SuiteNoise
 from andrea_bench.errors import EnvironmentUnfit
-from andrea_bench.measure import pairs as pairs_module
-from andrea_bench.measure.pairs import BASE, HEAD
+from andrea_bench.hardware import cpu
+from andrea_bench.measure import turns as turns_module
+from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.plan import make_plan
 from andrea_bench.protocol import Protocol
 
@@ -21,8 +22,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(drift=1.0)
     monkeypatch.setattr(noise, "Worker", lambda device, threads: made.make(len(made.born) % 2, threads))
     monkeypatch.setattr(noise, "REPLAYED_GATES", 10)
-    for module in (noise, pairs_module):
+    for module in (noise, turns_module):
         monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(cpu, "snapshot", made.snapshot)
     return made
 
 

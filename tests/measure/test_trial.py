@@ -12,9 +12,9 @@ from paired_machine import MEMBERS, Machine, make_task
 from andrea_bench import trial as trial_module
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.hardware import cpu
-from andrea_bench.measure import pairs as pairs_module
-from andrea_bench.measure.pairs import BASE, HEAD
+from andrea_bench.measure import turns as turns_module
 from andrea_bench.measure.session import KernelStopped, Lost, Worker
+from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import cell_id
 from andrea_bench.revisions import PlannedCell, Revision, Revisions
@@ -57,7 +57,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         lambda revision, device, threads, _: made.make(sides[revision.side], threads),
     )
     monkeypatch.setattr(trial_module, "environment", lambda device: {"device": device})
-    for module in (trial_module, pairs_module):
+    for module in (trial_module, turns_module):
         monkeypatch.setattr(module, "time", made)
     monkeypatch.setattr(cpu, "snapshot", made.snapshot)
     return made

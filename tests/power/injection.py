@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression
 
-from andrea_bench.measure.pairs import BASE, HEAD, Pairs
+from andrea_bench.measure.pairs import Pairs
 from andrea_bench.measure.session import Worker
 from andrea_bench.measure.task import Task
+from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.problem import Problem
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record
