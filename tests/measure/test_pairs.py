@@ -225,9 +225,8 @@ def test_a_group_whose_turns_the_hypervisor_held_back_is_left_out_of_the_pair(
     held_back, other = pairs.records(BASE)[0], pairs.records(BASE)[2]
     assert set(held_back.block) == ({0, 1, 2} if left_out == 0 else {0, 2})
     assert set(other.block) == {0, 1, 2}
-    assert (
-        pairs.turns.disturbed == [f"steal {stolen / 12:.1%}: the hypervisor gave this machine's CPU time to others"] * 4
-    )
+    steal = f"steal {stolen / 12:.1%}: the hypervisor gave this machine's CPU time to others"
+    assert pairs.turns.disturbed == [steal] * 4
 
 
 def test_a_cell_to_which_no_process_came_is_neither_missing_nor_passed_over() -> None:
