@@ -104,7 +104,7 @@ def too_tight(
         if noise.quantile != quantile:
             lines.append(
                 f"suite {name}: this machine's calibration ({calibration.measured_at[:10]}) is of an older version "
-                f"and tells nothing of this ab; `andrea-bench calibrate {name}` again"
+                f"and tells nothing of ab as it is; `andrea-bench calibrate {name}` again"
             )
             continue
         can = f"{100 * least:g} % can be" if least is not None else "no allowance tried could"

@@ -93,8 +93,8 @@ class Turns:
         self.count = 0
         self.disturbed: list[str] = []
         self.rhythm = rhythm or RHYTHMS[device.partition(":")[0]]
-        # Around all turns of a Group in a pair: one of them is shorter than a tick of the CPU's counters. Of a GPU
-        # each process tells what it saw.
+        # Around all turns of a Group in a pair, and over a second at least: one turn is shorter than a tick of the
+        # CPU's counters. Of a GPU each process tells what it saw.
         self._watch = Watch(device) if device == "cpu" else None
         self._random = random.Random(seed)
         self._taken = [0, 0]  # samples by side, of all cells: the position of the next
