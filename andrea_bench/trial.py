@@ -13,7 +13,7 @@ from andrea_bench.environment import environment
 from andrea_bench.errors import BadInput, EnvironmentUnfit
 from andrea_bench.measure.pairs import Pairs, device_name
 from andrea_bench.measure.session import KernelStopped, Lost, Progress, Worker
-from andrea_bench.measure.task import Task
+from andrea_bench.measure.task import SAMPLING, Task
 from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Record, RunHead
@@ -30,8 +30,8 @@ Report = Callable[[str], None]
 class RevisionWorker(Worker):
     """A measuring process of one revision's own code.
 
-    That code may be too old, or too new, to be driven by this: raises EnvironmentUnfit where it does not start,
-    ends before it begins a kernel, or answers in a way that can't be read."""
+    That code may be too old, or too new, to be driven by this: raises EnvironmentUnfit where it does not start, takes
+    its samples in another way, ends before it begins a kernel, or answers in a way that can't be read."""
 
     def __init__(self, revision: Revision, device: str, threads: int, understood: set[str]) -> None:
         self._revision = revision
@@ -48,6 +48,8 @@ class RevisionWorker(Worker):
             raise self._foreign(str(error)) from None
         except (msgspec.MsgspecError, KeyError, TypeError) as error:
             raise self._foreign(f"{type(error).__name__}: {error}") from None
+        if self.facts.get("sampling") != SAMPLING:
+            raise self._unusable("it takes its samples in another way, so that its times can't be compared")
 
     def run(self, task: Task, progress: Progress) -> list[Record]:
         try:
@@ -64,10 +66,13 @@ class RevisionWorker(Worker):
         return records
 
     def _foreign(self, why: str) -> EnvironmentUnfit:
-        """What to say: which side, the last line that its process printed, and what next."""
+        """Why it can't be used: the last line that its process printed, if any, tells more."""
         self._printed.seek(0)
         printed = self._printed.read().decode(errors="replace").strip().splitlines()
-        why = printed[-1][:300] if printed else why
+        return self._unusable(printed[-1][:300] if printed else why)
+
+    def _unusable(self, why: str) -> EnvironmentUnfit:
+        """What to say: which side, why, and what next."""
         side = self._revision
         return EnvironmentUnfit(
             f"{side.side} {side.label}: its measuring process can't be used by this version of andrea-bench ({why}); "

@@ -1,8 +1,9 @@
-"""Measuring one Group in this process: check every kernel, then time them interleaved, sample by sample."""
+"""Measuring one Group in this process: check every kernel, then time them all, interleaved."""
 
 import random
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from andrea_bench.statistics import drift, median, relative_half_width
 CHECK_EVERY = 5  # rounds between two looks at the stop rule
 THROTTLE_RETRIES = 3
 THROTTLE_PAUSE_S = 2.0
+IN_A_ROW = 3  # samples of a kernel on end in a turn; turns.py says what that is good for
 
 Heartbeat = Callable[[int, str], None]  # (index in the Task's members, stage)
 
@@ -76,7 +78,7 @@ def _check(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) -
         _attempt(cell, lambda c: _make_ready(c, task, clock, inputs, references))
 
 
-def _attempt(cell: _Cell, step: Callable[[_Cell], None]) -> bool:
+def _attempt(cell: _Cell, step: Callable[[_Cell], object]) -> bool:
     """Run a step of one cell; whatever it raises becomes the cell's status."""
     try:
         step(cell)
@@ -205,39 +207,51 @@ def _count_energy(cell: _Cell, task: Task, gpu: Device) -> None:
 
 
 def _sample(cells: list[_Cell], task: Task, clock: Clock, heartbeat: Heartbeat) -> None:
-    """Rounds of one sample a kernel, in an order shuffled anew, until the stop rule is met for all."""
-    protocol = task.protocol
+    """Take samples of all kernels, in an order shuffled anew each time, until the stop rule is met for all.
+
+    In a sweep the kernels of a Group are compared with one another: one sample of each in a round, so that what comes
+    over the machine hits all alike. In a turn each is compared with its like in another revision, and has IN_A_ROW
+    samples on end, after an untimed call: a sample right after another kernel finds the caches as that one left them,
+    and a change of one kernel would show in its neighbours."""
+    protocol, in_a_row = task.protocol, IN_A_ROW if task.checked else 1
     order = random.Random(f"{protocol.seed} {task.block} {task.problem.label()}")
     for cell in cells:
         cell.record.samples_us, cell.record.host_us = [], []
         cell.record.order, cell.record.round = [], []
-    position = task.order_start
-    started = clock.now()
-    for number in range(-protocol.warmup_rounds, protocol.max_samples):
+
+    def call(cell: _Cell) -> tuple[float, float | None]:
+        heartbeat(cell.index, "time")
+        assert cell.call is not None
+        return clock.sample(cell.call)
+
+    def take_row(cell: _Cell, position: int, number: int) -> None:
+        if task.checked:
+            call(cell)
+        for i in range(in_a_row):
+            device_us, host_us = call(cell)
+            if not device_us > 0:
+                raise ValueError(f"below the timer's resolution: it read {device_us} microseconds")
+            cell.record.samples_us.append(device_us)
+            cell.record.order.append(position + i)
+            cell.record.round.append(number + i)
+            if host_us is not None:
+                cell.record.host_us.append(host_us)
+
+    def shuffled() -> list[_Cell]:
         running = [cell for cell in cells if cell.call is not None]
         order.shuffle(running)
-        for cell in running:
-            heartbeat(cell.index, "time")
+        return running
 
-            def one(cell: _Cell, number: int = number, position: int = position) -> None:
-                assert cell.call is not None
-                device_us, host_us = clock.sample(cell.call)
-                if number < 0:
-                    return
-                if not device_us > 0:
-                    raise ValueError(f"below the timer's resolution: it read {device_us} microseconds")
-                cell.record.samples_us.append(device_us)
-                cell.record.order.append(position)
-                cell.record.round.append(number)
-                if host_us is not None:
-                    cell.record.host_us.append(host_us)
-
-            if _attempt(cell, one) and number >= 0:
-                position += 1
-        if number < 0:
-            # The limit is on sampling; warm-up may hold a first slow call.
-            started = clock.now()
-        elif _settled(running, number + 1, clock.now() - started, protocol):
+    for _ in range(protocol.warmup_rounds):
+        for cell in shuffled():
+            _attempt(cell, call)
+    # The limit is on sampling; warm-up may hold a first slow call.
+    started, position = clock.now(), task.order_start
+    for number in range(0, protocol.max_samples, in_a_row):
+        for cell in shuffled():
+            if _attempt(cell, partial(take_row, position=position, number=number)):
+                position += in_a_row
+        if _settled(cells, number + in_a_row, clock.now() - started, protocol):
             return
 
 

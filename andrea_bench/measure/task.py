@@ -9,6 +9,10 @@ from andrea_bench.problem import Problem
 from andrea_bench.protocol import Protocol
 from andrea_bench.record import Code, Record, cell_id
 
+# How a process takes the samples of a turn, told when it starts; counted up when that changes. Times of revisions that
+# take them in different ways differ by that, whatever their kernels do.
+SAMPLING = 2
+
 
 class Task(msgspec.Struct, kw_only=True):
     """One Group for one process: which kernels, and where its samples stand in the sweep.

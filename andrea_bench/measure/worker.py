@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from andrea_bench.measure.allocator import fix_threads, keep_freed_memory
+from andrea_bench.measure.task import SAMPLING
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PULSE = struct.Struct("<II")  # calls begun, index in the Task's members
@@ -46,7 +47,10 @@ def main() -> None:
         _say(answers, event="unfit", reason=reason)
         return
     uuid, pci_bus_id = gpu_identity(device)
-    _say(answers, event="ready", allocator=allocator, threads=threads, gpu_uuid=uuid, gpu_pci_bus_id=pci_bus_id)
+    _say(
+        answers, event="ready", allocator=allocator, threads=threads, sampling=SAMPLING, gpu_uuid=uuid,
+        gpu_pci_bus_id=pci_bus_id,
+    )  # fmt: skip
 
     for line in sys.stdin.buffer:
         try:

@@ -164,6 +164,7 @@ WORKER, TASK = "andrea_bench/measure/worker.py", "andrea_bench/measure/task.py"
          "ValueError: too many values to unpack"),
         ("head", TASK, "    suite: str\n", "    suite: str\n    turns: int\n", "missing required field `turns`"),
         ("base", WORKER, "records=records)", "records={})", "Expected `array`, got `object`"),
+        ("base", WORKER, "sampling=SAMPLING, ", "", "it takes its samples in another way, so that its times can't be"),
         ("head", WORKER, 'event="records"', 'kind="records"', "KeyError: 'event'"),
     ],
 )  # fmt: skip
@@ -201,7 +202,7 @@ import time
 
 import msgspec
 
-from andrea_bench.measure.task import Task, empty_record
+from andrea_bench.measure.task import SAMPLING, Task, empty_record
 
 WORK = {WORK}
 
@@ -214,7 +215,7 @@ def time_us():
 
 
 answers = os.fdopen(os.dup(1), "wb", buffering=0)
-answers.write(b'{{"event": "ready"}}\\n')
+answers.write(msgspec.json.encode({{"event": "ready", "sampling": SAMPLING}}) + b"\\n")
 for line in sys.stdin.buffer:
     task = msgspec.json.decode(line, type=Task)
     records = [empty_record(task, op, name) for op, name in task.members]
