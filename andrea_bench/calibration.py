@@ -40,7 +40,7 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     `same` nine times in ten; None where none does. Neither is told from too few pairs: then false_alarm_rate is
     empty. pairs, pair_seconds: that were measured, and what each took. disturbed: share of their turns in which
     the machine had other things to do. quantile: of the samples of a process, that is its time (`policy.quantile` of a
-    verdict of ab); the median in calibrations that don't say."""
+    verdict of ab); sampling: how these were taken (measure/task.py). The defaults are of calibrations that don't say."""
 
     pairs: int
     gate_pairs: int
@@ -51,6 +51,7 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     cells: list[CellNoise]
     disturbed: float = 0.0
     quantile: float = 0.5
+    sampling: int = 1
 
 
 class Calibration(msgspec.Struct, kw_only=True):
@@ -88,9 +89,10 @@ def too_tight(
     *,
     max_slowdown: float,
     quantile: float,
+    sampling: int,
 ) -> list[str]:
-    """A line for each suite whose noise on this machine is beyond the allowance of a gate. quantile: that ab takes of
-    a process' samples; what another one varied by tells nothing."""
+    """A line for each suite whose noise on this machine is beyond the allowance of a gate. quantile, sampling: what ab
+    takes of a process' samples, and how these are taken; what another one varied by tells nothing."""
     if calibration is None or differences(calibration.environment, environment):
         return []
     lines = []
@@ -101,7 +103,7 @@ def too_tight(
             continue
         if not noise.false_alarm_rate:
             continue
-        if noise.quantile != quantile:
+        if (noise.quantile, noise.sampling) != (quantile, sampling):
             lines.append(
                 f"suite {name}: this machine's calibration ({calibration.measured_at[:10]}) is of an older version "
                 f"and tells nothing of ab as it is; `andrea-bench calibrate {name}` again"

@@ -9,7 +9,7 @@ from andrea_bench.calibration import GATE_SECONDS, CellNoise, SuiteNoise
 from andrea_bench.errors import EnvironmentUnfit
 from andrea_bench.measure.pairs import Pairs, device_name
 from andrea_bench.measure.session import KernelStopped, Worker
-from andrea_bench.measure.task import Task
+from andrea_bench.measure.task import SAMPLING, Task
 from andrea_bench.measure.turns import BASE, HEAD
 from andrea_bench.plan import Group
 from andrea_bench.protocol import Protocol
@@ -88,6 +88,7 @@ def summarise(cells: list[CellNoise], pairs: int, pair_seconds: float) -> SuiteN
         smallest_allowance=least,
         cells=cells,
         quantile=PAIRED_QUANTILE,
+        sampling=SAMPLING,
     )
 
 

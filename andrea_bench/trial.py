@@ -127,7 +127,7 @@ class RevisionTrial:
             if self.pairs > before:  # one in which a kernel hung says nothing of the next
                 longest = max(longest, now - started)
             last = now + RESERVE * longest > deadline or not self._pairs.left
-            report(f"{self.pairs} pairs, {self._pairs.left} of {self._cells} cells are open")
+            report(f"pair {self.pairs}: {self._pairs.left} of {self._cells} cells are open")
             if not (last or trial.due(self.pairs)):
                 continue
             document = trial.look(self._records(BASE), self._records(HEAD), self.pairs, last=last)

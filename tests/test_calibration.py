@@ -2,13 +2,16 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from andrea_bench.calibration import Calibration, Ceilings, CellNoise, SuiteNoise, read_calibration, too_tight
 from andrea_bench.errors import BadInput
 
 MACHINE = {"device": "cpu", "cpu": {"model": "Test CPU", "logical_cpus": 2}}
+AS_NOW: dict[str, Any] = {"quantile": 0.05, "sampling": 2}
 
 
 def cells(sd: float, count: int = 3) -> list[CellNoise]:
@@ -46,7 +49,7 @@ def test_few_pairs_promise_nothing() -> None:
         measured_at="2026-11-29T12:00:00", device="cpu", environment=MACHINE, ceilings=Ceilings(threads=1),
         suites={"projection": found},
     )  # fmt: skip
-    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.01, quantile=0.05) == []
+    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.01, **AS_NOW) == []
 
 
 def test_a_gate_tighter_than_the_noise_is_told() -> None:
@@ -59,22 +62,24 @@ def test_a_gate_tighter_than_the_noise_is_told() -> None:
         smallest_allowance=0.02,
         cells=[],
         quantile=0.05,
+        sampling=2,
     )
     calibration = Calibration(
         measured_at="2026-11-29T12:00:00", device="cpu", environment=MACHINE, ceilings=Ceilings(threads=1),
         suites={"projection": noise},
     )  # fmt: skip
-    (line,) = too_tight(calibration, MACHINE, {"projection", "attention"}, max_slowdown=0.01, quantile=0.05)
+    (line,) = too_tight(calibration, MACHINE, {"projection", "attention"}, max_slowdown=0.01, **AS_NOW)
     assert "1 % can't be met in suite projection" in line and "1.2 % between two processes" in line
     assert "2 % can be" in line
-    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.02, quantile=0.05) == []
+    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.02, **AS_NOW) == []
     other = {"device": "cpu", "cpu": {"model": "Other CPU", "logical_cpus": 2}}
-    assert too_tight(calibration, other, {"projection"}, max_slowdown=0.01, quantile=0.05) == []
-    noise.quantile = 0.5
-    (line,) = too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.01, quantile=0.05)
-    assert "(2026-11-29) is of an older version" in line and "`andrea-bench calibrate projection` again" in line
-    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.02, quantile=0.05) == []
-    assert too_tight(None, MACHINE, {"projection"}, max_slowdown=0.01, quantile=0.05) == []
+    assert too_tight(calibration, other, {"projection"}, max_slowdown=0.01, **AS_NOW) == []
+    for older in ({"quantile": 0.5}, {"sampling": 1}):
+        calibration.suites["projection"] = msgspec.structs.replace(noise, **older)
+        (line,) = too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.01, **AS_NOW)
+        assert "(2026-11-29) is of an older version" in line and "`andrea-bench calibrate projection` again" in line
+    assert too_tight(calibration, MACHINE, {"projection"}, max_slowdown=0.02, **AS_NOW) == []
+    assert too_tight(None, MACHINE, {"projection"}, max_slowdown=0.01, **AS_NOW) == []
 
 
 def test_a_file_that_is_no_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

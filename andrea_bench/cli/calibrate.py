@@ -103,7 +103,7 @@ def _show(found: Any, file: Path) -> None:
         least = noise.smallest_allowance
         met = f"{100 * least:g} % and more can be met" if least is not None else "no allowance up to 20 % can be met"
         if not noise.false_alarm_rate:
-            met = "too few pairs to tell which allowance can be met: a larger --budget tells"
+            met = "too few pairs to tell which allowance can be met: calibrate with a larger --budget"
         alarms = ", ".join(f"{allowance}: {100 * rate:.0f} %" for allowance, rate in noise.false_alarm_rate.items())
         pairs = f"{noise.pairs} pairs of {noise.pair_seconds:.1f} s"
         out.print(

@@ -149,13 +149,14 @@ def noise_warnings(document: "Document", environment: dict[str, Any]) -> list[st
     """That the allowance can't be met, where this machine was calibrated and is too noisy for it, and the cells
     don't show that it could be met all the same."""
     from andrea_bench.calibration import read_calibration, too_tight
+    from andrea_bench.measure.task import SAMPLING
     from andrea_bench.verdicts.policy import PAIRED_QUANTILE
 
     suites = {cell.suite for cell in document.cells if cell.verdict not in ("same", "faster")}
     try:
         return too_tight(
             read_calibration(), environment, suites,
-            max_slowdown=document.policy.max_slowdown, quantile=PAIRED_QUANTILE,
+            max_slowdown=document.policy.max_slowdown, quantile=PAIRED_QUANTILE, sampling=SAMPLING,
         )  # fmt: skip
     except BadInput as error:  # no reason to withhold a verdict
         return [str(error)]
