@@ -40,7 +40,7 @@ class SuiteNoise(msgspec.Struct, kw_only=True):
     `same` nine times in ten; None where none does. Neither is told from too few pairs: then false_alarm_rate is
     empty. pairs, pair_seconds: that were measured, and what each took. disturbed: share of their turns in which
     the machine had other things to do. quantile: of the samples of a process, that is its time (`policy.quantile` of a
-    verdict of ab); sampling: how these were taken (measure/task.py). The defaults are of calibrations that don't say."""
+    verdict of ab). sampling: how these were taken (measure/task.py). Defaults are of calibrations that don't say."""
 
     pairs: int
     gate_pairs: int
