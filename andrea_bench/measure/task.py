@@ -18,8 +18,8 @@ class Task(msgspec.Struct, kw_only=True):
     """One Group for one process: which kernels, and where its samples stand in the sweep.
 
     members: (op, kernel). block: index of the process. order_start: position of its first sample. checked: this
-    process has compared all members with the reference already, and they are only to be timed, in one of many turns;
-    on a CPU whoever gives the turns watches the machine.
+    process has compared all members with the reference already, and they are only to be timed, each with its samples
+    on end, in one of many turns; on a CPU whoever gives the turns watches the machine.
     """
 
     suite: str
